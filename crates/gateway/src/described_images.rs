@@ -47,6 +47,8 @@ const SEED: u64 = 0;
 pub(crate) struct ImageDescriber<'a> {
     pub(crate) handles: &'a GenerationHandles,
     pub(crate) proxy: &'a VisionProxy,
+    /// The model of the request, which stays loaded meanwhile.
+    pub(crate) serving: &'a Arc<ReadyModel>,
     /// The request's stream, whose readers see the progress.
     pub(crate) record: &'a StreamRecord,
     /// The key that is charged.
@@ -91,13 +93,17 @@ impl ImageDescriber<'_> {
     /// Describes the images of these prompts. Dropping the future ends the work.
     ///
     /// # Errors
-    /// An image is broken, a limit of the key is reached, or, unless a note is to take the place, the model failed.
+    /// Too many images have no description, one is broken, a limit of the key is reached, or, unless a note is to take the
+    /// place, the model failed.
     pub(crate) async fn describe(
         &self,
         parts: &[ImagePart],
         prompts: &[Prompt],
     ) -> Result<DescribedImages, ApiError> {
         let jobs = self.jobs(parts, prompts).await?;
+        let images = jobs.iter().map(|job| (&job.part, job.key));
+        let known = &self.handles.images.media.descriptions;
+        self.proxy.expect_few(images, known)?;
         // In boxes, so that the type of the whole does not depend on the lifetimes inside.
         let jobs = jobs.into_iter().map(|job| self.describe_image(job).boxed());
         let jobs: Vec<BoxFuture<'_, _>> = jobs.collect();
@@ -360,12 +366,8 @@ impl ImageDescriber<'_> {
     }
 
     async fn lease(&self) -> Result<ModelLease, ApiError> {
-        let found = self
-            .handles
-            .images
-            .models
-            .want_named(Some(&self.proxy.model));
-        found.await?.lease().await
+        let models = &self.handles.images.models;
+        models.lease_beside(&self.proxy.model, self.serving).await
     }
 
     fn measure(

@@ -61,6 +61,33 @@ impl GatewayLimits {
     }
 }
 
+#[cfg(test)]
+impl GatewayLimits {
+    /// Limits of tests, with these of stored responses.
+    pub(crate) fn of_tests(responses: ResponseLimits) -> Self {
+        Self {
+            pixels_bytes_max: 0,
+            decode_bytes_max: 0,
+            open_requests_max: 8,
+            inline_prompt_bytes_max: 1 << 10,
+            credit_window: 0,
+            adaptive_limits: AdaptiveLimits::default(),
+            queue: QueueLimits::default(),
+            reservation: Reservation::default(),
+            clocks: StreamClocks::default(),
+            streams: StreamLimits::default(),
+            responses,
+            models: ModelLimits::default(),
+            reasoning_field: ReasoningField::default(),
+            closed_objects: false,
+            sampling: generate::sampling::SamplingDefaults::default(),
+            prefix_sharing: PrefixSharing::default(),
+            retry_after: Duration::from_secs(1),
+            drain: Duration::from_secs(1),
+        }
+    }
+}
+
 /// The limits that hold now. A request keeps the limits from the request's start.
 pub struct LiveLimits {
     now: watch::Sender<Arc<GatewayLimits>>,

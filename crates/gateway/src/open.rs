@@ -4,7 +4,7 @@
 use crate::generation::Generation;
 use crate::handles::{Gateway, GenerationHandles};
 use crate::job_names::{NameClaim, name_is_taken};
-use crate::keys::Caller;
+use crate::keys::{Caller, KeyPermit};
 use crate::media::LongBody;
 use crate::metrics::{MeteredProtocol, MeteredRequest};
 use crate::models::{ModelLease, ReadyModel};
@@ -73,6 +73,8 @@ pub struct ParsedRequest {
     pub webhook_place: Option<WebhookPlace>,
     /// Images, whose headers were read.
     pub images: Option<RequestedImages>,
+    /// The right of the key to open the stream, if it was taken before.
+    pub key: Option<KeyPermit>,
 }
 
 /// A registered stream whose generation begins once there is a permit.
@@ -106,11 +108,11 @@ impl StreamRequest {
         // In boxes, as are the other waits for images: the tasks of all streams are as large as their largest future.
         let images = Box::pin(images).await;
         let mut read = ReadRequest::new(self, gateway, Some(lease), &images)?;
-        if let Some(remote) = gateway.generations.images.remote.get() {
-            let fetched = remote.fetch_all(read.images_mut(), &gateway.generations);
-            Box::pin(fetched).await?;
-        }
-        let (mut parsed, claim) = match read.parsed(gateway) {
+        let fetched = match gateway.generations.images.remote.get() {
+            Some(remote) => Box::pin(read.fetch_images(remote, gateway)).await,
+            None => Ok(()),
+        };
+        let (mut parsed, claim) = match fetched.and_then(|()| read.parsed(gateway)) {
             Ok(parsed) => parsed,
             Err(refusal) => return Err(Box::pin(refusal.into_error(&gateway.models)).await),
         };
@@ -124,8 +126,9 @@ impl StreamRequest {
     /// # Errors
     /// As of [`Self::open`].
     pub fn open_now(self, gateway: &Gateway) -> Result<OpenedStream, ApiError> {
-        let mut read = ReadRequest::new(self, gateway, None, &HistoryImages::default())?;
-        expect_no_remote(read.images_mut())?;
+        let read = ReadRequest::new(self, gateway, None, &HistoryImages::default())?;
+        let why = "is a URL, and a socket takes no images of other servers: send a data URL";
+        expect_no_remote(read.images(), why)?;
         let parsed = read.parsed(gateway);
         let (parsed, claim) =
             parsed.map_err(|refusal| refusal.into_error_blocking(&gateway.models))?;
@@ -148,10 +151,13 @@ impl ParsedRequest {
         let closed_objects = handles.limits.now().closed_objects;
         let seed = || handles.ids.next_seed();
         resolve_params(&mut self.ask.params, closed_objects, seed);
-        let key = self
-            .request
-            .caller
-            .open_streams_permit(self.ask.choices())?;
+        let key = match self.key.take() {
+            Some(key) => key,
+            None => {
+                let caller = &self.request.caller;
+                caller.open_streams_permit(self.ask.choices())?
+            }
+        };
         let admission = admission_request(handles, &self, (key.account(), now));
         let serving = Arc::clone(&self.lease.serving);
         let described = self.images.as_ref().and_then(RequestedImages::to_describe);

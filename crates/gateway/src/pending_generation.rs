@@ -250,6 +250,7 @@ impl PendingGeneration {
         let describer = ImageDescriber {
             handles: &self.handles,
             proxy,
+            serving: &self.serving,
             record,
             key: self.run.key(),
             class: self.class,

@@ -2,10 +2,14 @@
 
 use crate::handles::Gateway;
 use crate::job_names::NameClaim;
-use crate::keys::Caller;
+use crate::keys::{Caller, KeyPermit};
+use crate::media::ByteReservation;
 use crate::models::ModelLease;
 use crate::open::{ParsedRequest, Resumable, StreamRequest};
-use crate::requested_images::{ImageRefusal, RequestedImages};
+use crate::remote_images::RemoteImages;
+use crate::requested_images::{
+    ImageRefusal, RequestedImages, drop_surplus_images, expect_fetchable,
+};
 use crate::stored::HistoryImages;
 use crate::webhooks::WebhookPlace;
 use generate::error::ApiError;
@@ -24,6 +28,10 @@ pub(crate) struct ReadRequest {
     request: StreamRequest,
     lease: ModelLease,
     body: ParsedBody,
+    /// The right of the key to open the stream, taken before images were fetched.
+    key: Option<KeyPermit>,
+    /// The share of the fetched images.
+    fetched: Option<ByteReservation>,
 }
 
 impl ReadRequest {
@@ -44,7 +52,7 @@ impl ReadRequest {
             Some(lease) => lease,
             None => gateway.models.hold_now(model.as_deref())?,
         };
-        let body = parse_body(
+        let mut body = parse_body(
             request.protocol,
             fields,
             &lease,
@@ -54,16 +62,41 @@ impl ReadRequest {
         if let Some(long_body) = &request.long_body {
             long_body.expect_images(&body.request.images)?;
         }
+        drop_surplus_images(&mut body.request, &lease.serving.model);
         Ok(Self {
             request,
             lease,
             body,
+            key: None,
+            fetched: None,
         })
     }
 
-    /// The images, to be fetched where they are on other servers.
-    pub(crate) fn images_mut(&mut self) -> &mut [ImagePart] {
-        &mut self.body.request.images
+    /// The images, which may be on other servers.
+    pub(crate) fn images(&self) -> &[ImagePart] {
+        &self.body.request.images
+    }
+
+    /// Fetches the images that are on other servers. Before that, their number is checked, and the request counts as an open
+    /// stream of its key: a client could else have any number of them fetched at one time.
+    ///
+    /// # Errors
+    /// There are too many images, a limit of the key is exceeded, or as for [`RemoteImages::fetch_all`].
+    pub(crate) async fn fetch_images(
+        &mut self,
+        remote: &RemoteImages,
+        gateway: &Gateway,
+    ) -> Result<(), ImageRefusal> {
+        let choices = self.body.request.choices();
+        let images = &mut self.body.request.images;
+        if images.iter().all(|image| image.url.is_none()) {
+            return Ok(());
+        }
+        expect_fetchable(images, &self.lease.serving.model)?;
+        self.key = Some(self.request.caller.open_streams_permit(choices)?);
+        let fetched = remote.fetch_all(images, &gateway.generations).await?;
+        self.fetched = Some(fetched);
+        Ok(())
     }
 
     /// Checks the images, and takes the name of a job and the place of a webhook's event.
@@ -78,6 +111,8 @@ impl ReadRequest {
             mut request,
             lease,
             body,
+            key,
+            fetched,
         } = self;
         let ParsedBody {
             request: mut ask,
@@ -85,7 +120,8 @@ impl ReadRequest {
             stored_request,
         } = body;
         let model_bytes = lease.made.as_ref().map(|derived| derived.text_bytes());
-        let images = RequestedImages::open(std::mem::take(&mut ask.images), &lease, gateway)?;
+        let images = std::mem::take(&mut ask.images);
+        let images = RequestedImages::open(images, fetched, (&lease, gateway))?;
         let options = &mut ask.stream_options;
         options.stream |= request.streamed;
         let claim = job_id
@@ -105,6 +141,7 @@ impl ReadRequest {
             program: None,
             stored_request,
             webhook_place,
+            key,
         };
         Ok((parsed, claim))
     }

@@ -5,18 +5,20 @@
 //! another server says is repeated but its status.
 
 use crate::handles::GenerationHandles;
-use crate::media::full;
+use crate::locks::lock;
+use crate::media::ByteReservation;
+use crate::requested_images::set_bytes;
 use crate::webhooks::HostPattern;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use futures_util::stream::{self, StreamExt};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use generate::error::{ApiError, Problem};
 use generate::images::ImagePart;
 use http::header::{ACCEPT, CONTENT_LENGTH, LOCATION, USER_AGENT};
 use http::{HeaderMap, Request};
 use http_client::{ClientOptions, HttpClient, Reach, read_body};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::timeout;
 use url::Url;
@@ -95,27 +97,35 @@ impl RemoteImages {
         }
     }
 
-    /// Fetches the images that have addresses. Dropping the future closes the connections.
+    /// Fetches the images that have addresses, and returns their share of the bytes of all images. Nothing is fetched unless all
+    /// addresses may be asked, and the first failure ends the other fetches, as the drop of the future does.
     ///
     /// # Errors
-    /// 400 with the fields of the images that could not be fetched, their hosts and reasons; 503 without room for the files.
+    /// 400 with the field of an image that could not be fetched, its host and the reason, or with the fields of all that may not
+    /// be asked; 503 without room for the files.
     pub(crate) async fn fetch_all(
         &self,
         parts: &mut [ImagePart],
         handles: &GenerationHandles,
-    ) -> Result<(), ApiError> {
+    ) -> Result<ByteReservation, ApiError> {
+        self.expect_accepted(parts)?;
+        let share = Mutex::new(handles.images.media.pixels.reserve_none());
+        let place = (&share, handles);
         let remote = parts.iter_mut().filter(|part| part.url.is_some());
-        let jobs = remote.map(|part| self.fill(part, handles).boxed());
+        let jobs = remote.map(|part| self.fill(part, place).boxed());
         let jobs: Vec<BoxFuture<'_, _>> = jobs.collect();
-        let outcomes: Vec<Result<(), ApiError>> =
-            stream::iter(jobs).buffered(FETCHES_MAX).collect().await;
-        let mut problems = Vec::new();
-        for error in outcomes.into_iter().filter_map(Result::err) {
-            if error.problems.is_empty() {
-                return Err(error);
-            }
-            problems.extend(error.problems);
-        }
+        let fetched = stream::iter(jobs).buffer_unordered(FETCHES_MAX);
+        fetched.try_collect::<Vec<()>>().await?;
+        Ok(share.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Checks the addresses of all images.
+    fn expect_accepted(&self, parts: &[ImagePart]) -> Result<(), ApiError> {
+        let refused = |part: &ImagePart| match self.accept(part.url.as_deref()?) {
+            Err(Failure::Remote(why)) => Some(Problem::new(&part.path, why)),
+            Err(Failure::NoRoom(_)) | Ok(_) => None,
+        };
+        let problems: Vec<Problem> = parts.iter().filter_map(refused).collect();
         if problems.is_empty() {
             Ok(())
         } else {
@@ -123,15 +133,11 @@ impl RemoteImages {
         }
     }
 
-    async fn fill(
-        &self,
-        part: &mut ImagePart,
-        handles: &GenerationHandles,
-    ) -> Result<(), ApiError> {
+    async fn fill(&self, part: &mut ImagePart, place: FetchPlace<'_>) -> Result<(), ApiError> {
         let Some(url) = part.url.clone() else {
             return Ok(());
         };
-        let fetched = timeout(self.timeout, self.fetch(&url, handles)).await;
+        let fetched = timeout(self.timeout, self.fetch(&url, place)).await;
         let ms = self.timeout.as_millis();
         let late = || {
             Failure::Remote(format!(
@@ -149,7 +155,7 @@ impl RemoteImages {
     }
 
     /// Fetches an image. The caller's time for the whole is over before those of the parts.
-    async fn fetch(&self, text: &str, handles: &GenerationHandles) -> Result<Bytes, Failure> {
+    async fn fetch(&self, text: &str, place: FetchPlace<'_>) -> Result<Bytes, Failure> {
         let mut accepted = self.accept(text)?;
         for _ in 0..=REDIRECTS_MAX {
             let host = accepted.host().to_owned();
@@ -177,11 +183,15 @@ impl RemoteImages {
             if !status.is_success() {
                 return Err(failed(&format!("its status is {}", status.as_u16())));
             }
-            // Held until the bytes are counted with those of the request.
-            let _room = self.reserve(response.headers(), handles)?;
+            let reserved = self.reserve(response.headers(), place)?;
             let time = self.timeout.saturating_mul(2);
             let body = read_body(response.into_body(), self.bytes_max, time).await;
-            return body.map_err(|why| failed(&why));
+            let body = body.map_err(|why| failed(&why))?;
+            let mut share = lock(place.0);
+            let unused = reserved.saturating_sub(body.len() as u64);
+            let bytes = share.bytes() - unused;
+            share.resize(bytes, 0);
+            return Ok(body);
         }
         let why = format!("is redirected more than {REDIRECTS_MAX} times");
         Err(Failure::Remote(why))
@@ -222,23 +232,26 @@ impl RemoteImages {
         Ok(AcceptedUrl { url, reach })
     }
 
-    /// Room for a file, by the length that its server says, among the files of all requests.
+    /// Reserves room for a file, by the length that its server says, in the share of the request. Returns the bytes.
     fn reserve(
         &self,
         headers: &HeaderMap,
-        handles: &GenerationHandles,
-    ) -> Result<crate::media::ByteReservation, Failure> {
+        (share, handles): FetchPlace<'_>,
+    ) -> Result<u64, Failure> {
         let length = headers
             .get(CONTENT_LENGTH)
             .and_then(|value| value.to_str().ok());
         let length = length.and_then(|text| text.parse::<usize>().ok());
         let bytes = length.unwrap_or(self.bytes_max).min(self.bytes_max) as u64;
-        let pixels = &handles.images.media.pixels;
-        let room = pixels.reserve(bytes, handles.limits.now().pixels_bytes_max);
-        let why = "the memory for images of all requests is full (vision.pixels_mib)";
-        room.ok_or_else(|| Failure::NoRoom(full(why)))
+        let mut share = lock(share);
+        let wanted = share.bytes() + bytes;
+        set_bytes(&mut share, wanted, handles).map_err(Failure::NoRoom)?;
+        Ok(bytes)
     }
 }
+
+/// The request's share of the bytes of all images, and where that is.
+type FetchPlace<'a> = (&'a Mutex<ByteReservation>, &'a GenerationHandles);
 
 /// Why an image was not fetched.
 enum Failure {
@@ -254,17 +267,14 @@ fn redirect(from: &Url, headers: &HeaderMap) -> Option<String> {
     Some(from.join(location).ok()?.to_string())
 }
 
-/// An error for images with addresses, where nothing can be waited for.
+/// An error for images with addresses, where none is fetched; `why` follows the field's path.
 ///
 /// # Errors
 /// An image has an address.
-pub(crate) fn expect_no_remote(parts: &[ImagePart]) -> Result<(), ApiError> {
+pub(crate) fn expect_no_remote(parts: &[ImagePart], why: &str) -> Result<(), ApiError> {
     match parts.iter().find(|part| part.url.is_some()) {
         None => Ok(()),
-        Some(part) => {
-            let why = "is a URL, and a socket takes no images of other servers: send a data URL";
-            Err(ApiError::fields(vec![Problem::new(&part.path, why)]))
-        }
+        Some(part) => Err(ApiError::fields(vec![Problem::new(&part.path, why)])),
     }
 }
 

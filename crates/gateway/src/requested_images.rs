@@ -7,16 +7,18 @@ use crate::media::{
     ByteReservation, Elapsed, ImageShare, PreparedImages, VisionProxy, base64_bytes, full,
 };
 use crate::models::{ListedModel, ModelLease, ModelRegistry, ModelState, ServedModel};
+use crate::remote_images::expect_no_remote;
 use cluster::executor::{DecodeImages, GivenImages};
 use futures_util::FutureExt;
 use futures_util::future::try_join_all;
 use generate::error::{ApiError, Problem};
 use generate::images::{
     ExaminedImage, ImagePart, ImageRecord, MeasuredImage, MeasuredImages, PreparedImage, Vision,
-    examine, measure, prepare_unless, put_descriptions,
+    examine, expect_few, measure, prepare_unless, put_descriptions,
 };
-use generate::prompt::PreparedPrompt;
-use generate::request::Prompt;
+use generate::prompt::{PreparedPrompt, drop_image_turns};
+use generate::prompt_limit::Truncation;
+use generate::request::{GenerateRequest, Prompt};
 use journal::{BlobError, BlobReference, BlobStore};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -79,22 +81,29 @@ impl ReadImages {
 }
 
 impl RequestedImages {
-    /// Checks the images of a request, as far as their headers show; `None`: the request has none.
+    /// Checks the images of a request, as far as their headers show; `None`: the request has none. `fetched`: the share of
+    /// those that were fetched.
     ///
     /// # Errors
     /// The model takes no images, an image breaks a bound, or there is no room for the files.
     pub(crate) fn open(
         parts: Vec<ImagePart>,
-        lease: &ModelLease,
-        gateway: &Gateway,
+        fetched: Option<ByteReservation>,
+        (lease, gateway): (&ModelLease, &Gateway),
     ) -> Result<Option<Self>, ImageRefusal> {
         let images = ReadImages::read(parts, &lease.serving.model)?;
-        let images = images.map(|images| Self::with_files(images, &gateway.generations));
+        let handles = &gateway.generations;
+        let files = fetched.unwrap_or_else(|| handles.images.media.pixels.reserve_none());
+        let images = images.map(|images| Self::with_files(images, files, handles));
         Ok(images.transpose()?)
     }
 
-    fn with_files(images: ReadImages, handles: &GenerationHandles) -> Result<Self, ApiError> {
-        let files = reserve(handles, bytes_of(images.parts()))?;
+    fn with_files(
+        images: ReadImages,
+        mut files: ByteReservation,
+        handles: &GenerationHandles,
+    ) -> Result<Self, ApiError> {
+        set_bytes(&mut files, bytes_of(images.parts()), handles)?;
         Ok(Self {
             images,
             files,
@@ -127,7 +136,8 @@ impl RequestedImages {
             Ok(images) => images,
             Err(refusal) => return Err(refusal.into_error(&handles.images.models).await),
         };
-        Self::with_files(images.ok_or_else(images_lost)?, handles)
+        let files = handles.images.media.pixels.reserve_none();
+        Self::with_files(images.ok_or_else(images_lost)?, files, handles)
     }
 
     /// The images as a description has them.
@@ -376,6 +386,31 @@ pub fn decode_for_gateways(handles: &GenerationHandles) -> DecodeImages {
     })
 }
 
+/// Drops the oldest turns of a conversation that has more images than the model takes, where the request lets turns be dropped.
+pub fn drop_surplus_images(request: &mut GenerateRequest, model: &ServedModel) {
+    if let (Truncation::Turns, Some(vision)) = (request.params.truncation, model.vision()) {
+        drop_image_turns(&mut request.prompts, &mut request.images, vision.images_max);
+    }
+}
+
+/// Expects that images may be fetched for this model, and that they are no more than are taken.
+///
+/// # Errors
+/// The model takes no images, or there are too many.
+pub(crate) fn expect_fetchable(
+    parts: &[ImagePart],
+    model: &ServedModel,
+) -> Result<(), ImageRefusal> {
+    let mut remote = parts.iter().filter(|part| part.url.is_some());
+    match (model.vision(), &model.vision_proxy) {
+        (Some(vision), _) => Ok(expect_few(parts.iter(), vision.images_max)?),
+        (None, Some(proxy)) => Ok(expect_few(remote, proxy.bounds.fetched_max)?),
+        (None, None) => remote
+            .next()
+            .map_or(Ok(()), |first| Err(blind(model, first))),
+    }
+}
+
 fn bytes_of(parts: &[ImagePart]) -> u64 {
     parts.iter().map(|part| part.bytes.len() as u64).sum()
 }
@@ -392,12 +427,16 @@ pub struct CountedImages {
 /// description is made for an answer only.
 ///
 /// # Errors
-/// The model takes no images, or an image breaks a bound.
+/// The model takes no images, or an image breaks a bound, or is on another server.
 pub fn count_images(
     parts: Vec<ImagePart>,
     prompts: &mut [Prompt],
     model: &ServedModel,
 ) -> Result<CountedImages, ImageRefusal> {
+    if model.takes_images() {
+        let why = "is a URL, and images of other servers are not fetched to count tokens: send a data URL";
+        expect_no_remote(&parts, why)?;
+    }
     let images = ReadImages::read(parts, model)?;
     let described_tokens = match &images {
         None | Some(ReadImages::Sized(_)) => 0,
@@ -442,7 +481,21 @@ fn read_blobs(
 /// # Errors
 /// The request alone needs more than there is, or others have it.
 fn reserve(handles: &GenerationHandles, bytes: u64) -> Result<ByteReservation, ApiError> {
-    let (media, max) = (&handles.images.media, handles.limits.now().pixels_bytes_max);
+    let mut share = handles.images.media.pixels.reserve_none();
+    set_bytes(&mut share, bytes, handles)?;
+    Ok(share)
+}
+
+/// Gives a request's share of the bytes of all images this size.
+///
+/// # Errors
+/// As for [`reserve`].
+pub(crate) fn set_bytes(
+    share: &mut ByteReservation,
+    bytes: u64,
+    handles: &GenerationHandles,
+) -> Result<(), ApiError> {
+    let max = handles.limits.now().pixels_bytes_max;
     if bytes > max {
         let message = format!(
             "the images take {} MiB of memory, at most {} MiB (vision.pixels_mib): send fewer or smaller ones",
@@ -451,8 +504,11 @@ fn reserve(handles: &GenerationHandles, bytes: u64) -> Result<ByteReservation, A
         );
         return Err(ApiError::bad_request("images_too_large", message));
     }
+    if share.resize(bytes, max) {
+        return Ok(());
+    }
     let why = "the memory for images of all requests is full (vision.pixels_mib)";
-    media.pixels.reserve(bytes, max).ok_or_else(|| full(why))
+    Err(full(why))
 }
 
 /// Why images are refused.

@@ -13,6 +13,7 @@ mod truncated;
 
 pub use self::image_runs::{IMAGE_CHANGED, ImageRun, PromptFiles};
 pub use self::prompt_errors::{TEMPLATE_BROKEN, no_text_error};
+pub use self::truncated::drop_image_turns;
 
 use self::prompt_errors::{images_lost, no_text, template_failed, tokenizer_failed};
 use crate::error::ApiError;

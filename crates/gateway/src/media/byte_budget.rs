@@ -19,19 +19,48 @@ pub struct ByteReservation {
 impl ByteBudget {
     /// Reserves bytes, if all reservations together then have at most `max`.
     pub fn reserve(self: &Arc<Self>, bytes: u64, max: u64) -> Option<ByteReservation> {
-        let add = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= max);
-        self.used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
-            .ok()?;
-        Some(ByteReservation {
+        let mut reserved = self.reserve_none();
+        reserved.resize(bytes, max).then_some(reserved)
+    }
+
+    /// A reservation of no bytes yet.
+    pub fn reserve_none(self: &Arc<Self>) -> ByteReservation {
+        ByteReservation {
             budget: Arc::clone(self),
-            bytes,
-        })
+            bytes: 0,
+        }
     }
 
     /// Bytes that are reserved.
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
+    }
+}
+
+impl ByteReservation {
+    /// Bytes that are reserved here.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Changes the number of bytes. False, and nothing changed: with more bytes here, all reservations together would have more
+    /// than `max`.
+    pub fn resize(&mut self, bytes: u64, max: u64) -> bool {
+        let used = &self.budget.used;
+        if bytes < self.bytes {
+            used.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+        } else {
+            let more = bytes - self.bytes;
+            let add = |used: u64| used.checked_add(more).filter(|&sum| sum <= max);
+            if used
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
+                .is_err()
+            {
+                return false;
+            }
+        }
+        self.bytes = bytes;
+        true
     }
 }
 
@@ -57,6 +86,20 @@ mod tests {
         drop(first);
         assert_eq!(budget.used(), 4);
         drop(second);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn reservation_grows_within_the_bound_and_shrinks() {
+        let budget = Arc::new(ByteBudget::default());
+        let (mut one, mut other) = (budget.reserve_none(), budget.reserve_none());
+        assert!(one.resize(6, 10) && other.resize(3, 10));
+        assert!(!one.resize(8, 10), "two more than there are");
+        assert_eq!((one.bytes(), budget.used()), (6, 9));
+        assert!(one.resize(2, 0), "fewer bytes need no room");
+        assert!(other.resize(8, 10));
+        assert_eq!(budget.used(), 10);
+        drop((one, other));
         assert_eq!(budget.used(), 0);
     }
 }

@@ -6,6 +6,7 @@
 use super::vision_server::VisionServer;
 use crate::locks::lock;
 use engine::CacheSalt;
+use generate::error::{ApiError, Problem};
 use generate::images::{ImageBounds, ImagePart, detail_name};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -73,6 +74,27 @@ impl VisionProxy {
     pub fn note(&self, index: usize) -> String {
         let (number, model) = (index + 1, &self.model);
         format!("[Image {number} was not described: the vision model {model} failed]")
+    }
+
+    /// Expects that few of these images have to be described now: no more than the bounds allow are without a description.
+    ///
+    /// # Errors
+    /// There are more; the first of these is named.
+    pub fn expect_few<'a>(
+        &self,
+        images: impl Iterator<Item = (&'a ImagePart, DescriptionKey)>,
+        cache: &DescriptionCache,
+    ) -> Result<(), ApiError> {
+        let max = self.bounds.images_max;
+        let mut undescribed = images.filter(|(_, key)| cache.find(*key).is_none());
+        let Some((first, _)) = undescribed.nth(max) else {
+            return Ok(());
+        };
+        let number = max + 1;
+        let why = format!(
+            "is image {number} without a description: at most {max} are described for a request (vision.proxy.images_max)"
+        );
+        Err(ApiError::fields(vec![Problem::new(&first.path, why)]))
     }
 
     /// Names a description: equal keys mean the same image, seen by the same model with the same prompt, for callers that share
@@ -202,6 +224,7 @@ pub(crate) mod tests {
             on_failure: OnFailure::Error,
             bounds: ImageBounds {
                 images_max: 4,
+                fetched_max: 16,
                 limits: Default::default(),
             },
         }
@@ -266,6 +289,20 @@ pub(crate) mod tests {
         assert_eq!(cache.find(key(0)).as_deref(), Some("0"));
         cache.keep(key(3), "3".into(), 0);
         assert_eq!(cache.find(key(3)), None, "nothing is kept");
+    }
+
+    #[test]
+    fn images_with_a_description_do_not_count() {
+        let (proxy, cache) = (proxy(), DescriptionCache::default());
+        let part = part("auto");
+        let images = |count: u8| (0..count).map(|n| (&part, DescriptionKey([n; 32])));
+        assert!(proxy.expect_few(images(4), &cache).is_ok());
+        let many = proxy.expect_few(images(5), &cache).expect_err("five");
+        let why = "image: is image 5 without a description: at most 4 are described for a request (vision.proxy.images_max)";
+        assert_eq!(many.message, why);
+        cache.keep(DescriptionKey([0; 32]), "a cat".into(), 2);
+        assert!(proxy.expect_few(images(5), &cache).is_ok());
+        assert!(proxy.expect_few(images(6), &cache).is_err());
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //!
 //! - *queued → loading*: the entry that waits longest, when no model is being loaded and the model's bytes fit into
 //!   `memory_bytes` beside all loaded models, those being unloaded included. If the model does not fit, the least
-//!   recently used idle model is evicted; without an idle model, the task waits for one.
+//!   recently used idle model is evicted; without an idle model, the task waits for one. Entries that requests with
+//!   another model wait for come first (`nested_waits`).
 //! - *loading → ready, failed, too large*: by the thread that loads. Where a device has no memory for the model, the thread unloads
 //!   the least recently used idle model and tries once more.
 //! - *ready → unloaded*: an idle model whose keep-alive time is over, or whose memory is needed. Checking that a
@@ -64,7 +65,7 @@ struct ModelLoader {
     library: Arc<dyn Library>,
     /// Completes when the model that is being loaded is ready or has failed.
     loading: Option<oneshot::Receiver<()>>,
-    /// The next entry to be loaded, and the bytes of the entry's model.
+    /// The entry that was to be loaded at the last look, and the bytes of the entry's model.
     front: Option<(Arc<ModelEntry>, u64)>,
 }
 
@@ -91,7 +92,7 @@ impl ModelLoader {
         restless | self.load_next().await
     }
 
-    /// Begins to load the entry that waits longest, if the memory is free. True: an entry waits.
+    /// Begins to load the next entry, if the memory is free. True: an entry waits.
     async fn load_next(&mut self) -> bool {
         if self.loading.is_some() || self.models.is_closed() {
             return false;
@@ -127,18 +128,12 @@ impl ModelLoader {
 
     /// The next entry to be loaded. The bytes of the entry's model are determined once.
     async fn next_entry(&mut self) -> Option<(Arc<ModelEntry>, u64)> {
-        if let Some(front) = &self.front {
+        let slots = self.models.entries();
+        let entry = self.models.nested_waits.first_queued(&slots)?;
+        let front = self.front.as_ref();
+        if let Some(front) = front.filter(|(front, _)| Arc::ptr_eq(front, entry)) {
             return Some(front.clone());
         }
-        let queued = |entry: &Arc<ModelEntry>| match entry.state() {
-            ModelState::Queued { since } => Some(since),
-            _ => None,
-        };
-        let slots = self.models.entries();
-        let waiting = slots
-            .iter()
-            .filter_map(|entry| Some((queued(entry)?, entry)));
-        let (_, entry) = waiting.min_by_key(|&(since, _)| since)?;
         let (library, weights) = (Arc::clone(&self.library), entry.weights.clone());
         let needed =
             tokio::task::spawn_blocking(move || library.bytes_needed(weights.as_deref())).await;

@@ -27,6 +27,7 @@ pub(crate) mod listed_model;
 pub(crate) mod loader;
 pub(crate) mod loading;
 pub(crate) mod model_entry;
+pub(crate) mod nested_waits;
 pub(crate) mod registry;
 pub(crate) mod resolved_model;
 

@@ -1,6 +1,7 @@
 //! Name -> model, of all models this server may answer for.
 
 use super::model_entry::AdmissionHolds;
+use super::nested_waits::NestedWaits;
 use super::resolved_model::NameCache;
 use super::{DerivedModel, Library, Loading, ModelEntry, ModelState, ReadyModel};
 use crate::limits::{GatewayLimits, LiveLimits};
@@ -36,6 +37,8 @@ pub struct ModelRegistry {
     pub(crate) leaving_bytes: AtomicU64,
     /// Requests that wait for models.
     pub waiting: AtomicUsize,
+    /// Those that keep another model meanwhile.
+    pub(crate) nested_waits: NestedWaits,
     /// Models loaded since the start.
     pub loads: AtomicU64,
     /// Models unloaded since the start.
@@ -58,6 +61,7 @@ impl ModelRegistry {
             news: Notify::new(),
             leaving_bytes: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
+            nested_waits: NestedWaits::default(),
             loads: AtomicU64::new(0),
             unloads: AtomicU64::new(0),
         }

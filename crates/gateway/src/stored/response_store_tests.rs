@@ -2,19 +2,16 @@
 
 use super::super::stored_snapshot::SNAPSHOT_VERSION;
 use super::*;
-use crate::keys::{Keys, PrefixSharing, Scopes};
-use crate::limits::ModelLimits;
-use crate::limits::{GatewayLimits, ResponseLimits, StreamClocks};
+use crate::keys::{Keys, Scopes};
+use crate::limits::{GatewayLimits, ResponseLimits};
 use crate::records::DescriptionKind;
-use crate::streams::{StreamFeed, StreamJournal, StreamLimits};
-use admission::{AdaptiveLimits, QueueLimits, Reservation};
+use crate::streams::{StreamFeed, StreamJournal};
 use bytes::Bytes;
 use journal::{JournalConfig, JournalDirectory, open_journal};
 use std::path::PathBuf;
 use std::time::Duration;
 use stream::Owner;
 use testing::folder::Folder;
-use wire::openai::chat_encoder::ReasoningField;
 
 const LIMITS: ResponseLimits = ResponseLimits {
     stored_max: 3,
@@ -22,26 +19,7 @@ const LIMITS: ResponseLimits = ResponseLimits {
 };
 
 fn limits(responses: ResponseLimits) -> Arc<LiveLimits> {
-    Arc::new(LiveLimits::new(GatewayLimits {
-        pixels_bytes_max: 0,
-        decode_bytes_max: 0,
-        open_requests_max: 8,
-        inline_prompt_bytes_max: 1 << 10,
-        credit_window: 0,
-        adaptive_limits: AdaptiveLimits::default(),
-        queue: QueueLimits::default(),
-        reservation: Reservation::default(),
-        clocks: StreamClocks::default(),
-        streams: StreamLimits::default(),
-        responses,
-        models: ModelLimits::default(),
-        reasoning_field: ReasoningField::default(),
-        closed_objects: false,
-        sampling: generate::sampling::SamplingDefaults::default(),
-        prefix_sharing: PrefixSharing::default(),
-        retry_after: Duration::from_secs(1),
-        drain: Duration::from_secs(1),
-    }))
+    Arc::new(LiveLimits::new(GatewayLimits::of_tests(responses)))
 }
 
 /// A journal that is rewritten soon.

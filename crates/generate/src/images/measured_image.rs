@@ -28,7 +28,7 @@ pub struct MeasuredImages(Vec<MeasuredImage>);
 /// There are too many images, or one is of a kind that is not read, broken, animated, or beyond a bound; all of them are
 /// named, with the paths of their fields.
 pub fn measure(vision: &Vision, parts: &[ImagePart]) -> Result<MeasuredImages, ApiError> {
-    expect_few(parts, vision.images_max)?;
+    expect_few(parts.iter(), vision.images_max)?;
     let images = read_all(parts, |part| MeasuredImage::read(vision, part))?;
     Ok(MeasuredImages(images))
 }
@@ -36,8 +36,10 @@ pub fn measure(vision: &Vision, parts: &[ImagePart]) -> Result<MeasuredImages, A
 /// Bounds of the images of a request to a model that sees none itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ImageBounds {
-    /// Images of one request, at most.
+    /// Images of one request that have to be described, at most.
     pub images_max: usize,
+    /// Images of one request that are fetched from other servers, at most.
+    pub fetched_max: usize,
     /// Bounds of one image.
     pub limits: Limits,
 }
@@ -46,10 +48,9 @@ impl ImageBounds {
     /// Checks images, as far as their headers show. Decodes nothing.
     ///
     /// # Errors
-    /// There are too many images, or one is of a kind that is not read, broken, animated, or beyond a bound; all of them are
-    /// named, with the paths of their fields.
+    /// An image is of a kind that is not read, broken, animated, or beyond a bound; all of them are named, with the paths of
+    /// their fields.
     pub fn check(&self, parts: &[ImagePart]) -> Result<(), ApiError> {
-        expect_few(parts, self.images_max)?;
         read_all(parts, |part| {
             Header::read(&part.path, &part.bytes, &self.limits).map(drop)
         })
@@ -57,12 +58,21 @@ impl ImageBounds {
     }
 }
 
-fn expect_few(parts: &[ImagePart], images_max: usize) -> Result<(), ApiError> {
-    let Some(first) = parts.get(images_max) else {
+/// Checks the number of images.
+///
+/// # Errors
+/// There are more; the first of these is named.
+pub fn expect_few<'a>(
+    parts: impl Iterator<Item = &'a ImagePart> + Clone,
+    images_max: usize,
+) -> Result<(), ApiError> {
+    let Some(first) = parts.clone().nth(images_max) else {
         return Ok(());
     };
-    let number = images_max + 1;
-    let message = format!("is image {number}: at most {images_max} images are taken");
+    let (number, count) = (images_max + 1, parts.count());
+    let message = format!(
+        "is image {number} of {count}, with those of earlier turns: at most {images_max} images are taken"
+    );
     Err(ApiError::fields(vec![Problem::new(&first.path, message)]))
 }
 

@@ -23,7 +23,7 @@ pub(crate) use image_part::hex;
 pub use image_part::{
     ImagePart, ImageRecord, ImageRecordError, detail_name, detail_of_name, digest_of_hex,
 };
-pub use measured_image::{ImageBounds, MeasuredImage, MeasuredImages, measure};
+pub use measured_image::{ImageBounds, MeasuredImage, MeasuredImages, expect_few, measure};
 pub use media::file_digest;
 pub use prepared_image::{ExaminedImage, PreparedImage, examine, prepare, prepare_unless};
 

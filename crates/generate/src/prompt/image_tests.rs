@@ -581,5 +581,8 @@ fn images_that_are_not_read_are_named_together() {
     }
     let many = vec![picture(4, 4); 4];
     let error = measure(&vision, &many).expect_err("four");
-    assert_eq!(error.message, "p4: is image 4: at most 3 images are taken");
+    assert_eq!(
+        error.message,
+        "p4: is image 4 of 4, with those of earlier turns: at most 3 images are taken"
+    );
 }

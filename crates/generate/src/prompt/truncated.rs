@@ -3,13 +3,14 @@
 use super::image_runs::image_spans;
 use super::{EncodedPrompt, ImageRun, PromptEncoder};
 use crate::error::ApiError;
+use crate::images::ImagePart;
 use crate::output::parser_config::ParseOptions;
 use crate::prompt_limit::{PromptLimit, Truncation};
 use crate::request::{Prompt, PromptPiece};
 use serde_json::Value;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
-use text::Message;
+use text::{Message, image_part, images_of};
 
 /// Bytes before the text that a context can hold, so that the word at the cut is not among the tokens that stay.
 const CUT_WORD_BYTES: usize = 4096;
@@ -191,6 +192,58 @@ fn texts_of(content: &mut Value) -> Vec<&mut String> {
 /// At most the last `bytes` bytes of a text, whole characters.
 fn last_bytes(text: &str, bytes: usize) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(bytes))..]
+}
+
+/// Drops the oldest turns of a conversation, as truncation does, until at most `images_max` images are in it, and the images
+/// that are in no message any more; the others get new numbers. Nothing is dropped where that does not suffice.
+pub fn drop_image_turns(prompts: &mut [Prompt], images: &mut Vec<ImagePart>, images_max: usize) {
+    let [Prompt::Conversation { messages, .. }] = prompts else {
+        return;
+    };
+    if images.len() <= images_max {
+        return;
+    }
+    let turns = DroppableTurns::of(messages);
+    let counts: Vec<usize> = (1..=turns.count()).collect();
+    let has_too_many = |&dropped: &usize| {
+        let kept = turns.kept(messages, dropped);
+        image_numbers(&kept).len() > images_max
+    };
+    let Some(&dropped) = counts.get(counts.partition_point(has_too_many)) else {
+        return;
+    };
+    let mut kept = turns.kept(messages, dropped);
+    let numbers = image_numbers(&kept);
+    for message in &mut kept {
+        renumber_images(&mut message.content, &numbers);
+    }
+    tracing::debug!(dropped, "oldest turns dropped for their images");
+    *messages = kept;
+    let mut number = 0..;
+    images.retain(|_| {
+        number
+            .next()
+            .is_some_and(|number| numbers.contains(&number))
+    });
+}
+
+/// Numbers of the images that are parts of these messages.
+fn image_numbers(messages: &[Message]) -> BTreeSet<usize> {
+    let contents = messages.iter().map(|message| &message.content);
+    let parts = contents.filter(|content| content.is_array());
+    parts.flat_map(images_of).collect()
+}
+
+/// Gives the images of a message the numbers of their places among `numbers`.
+fn renumber_images(content: &mut Value, numbers: &BTreeSet<usize>) {
+    let old = images_of(content).into_iter();
+    let Value::Array(parts) = content else {
+        return;
+    };
+    let images = parts.iter_mut().filter(|part| part["type"] == "image");
+    for (part, old) in images.zip(old) {
+        *part = image_part(numbers.range(..old).count());
+    }
 }
 
 /// Whether a prompt has more than `most` tokens, or so much text that it was not tokenized.

@@ -41,6 +41,7 @@ impl Settings {
             },
             bounds: ImageBounds {
                 images_max: proxy.images_max,
+                fetched_max: self.vision.images_max.max(proxy.images_max),
                 limits: self.vision.limits(),
             },
         }))

@@ -42,7 +42,7 @@ pub(crate) struct VisionProxySettings {
         extend("x-reload" = "restart", "x-reason" = "512 tokens at ten a second, and the image before them")
     )]
     pub(crate) timeout_ms: u64,
-    /// Maximum number of images in a request that are described.
+    /// Maximum number of images in a request that have to be described; those whose description is kept do not count.
     #[schemars(
         range(min = 1, max = 256),
         extend("x-reload" = "restart", "x-reason" = "each takes as long as an answer")

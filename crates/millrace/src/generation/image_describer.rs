@@ -119,13 +119,20 @@ impl ImageDescriber {
             model: self.proxy.model.clone(),
             ..DescriptionUsage::default()
         };
-        let mut texts = Vec::with_capacity(parts.len());
-        for (index, part) in parts.iter().enumerate() {
+        let jobs = parts.iter().enumerate().map(|(index, part)| {
             let question = question_about(&prompts, index);
             let prompt = self.proxy.prompt_about(&question);
-            let salt = CacheSalt::default();
             let named = (part, &part.digest());
+            let salt = CacheSalt::default();
             let key = self.proxy.key_of(&FINGERPRINT, named, &prompt, salt);
+            (part, prompt, key)
+        });
+        let jobs: Vec<_> = jobs.collect();
+        let keys = jobs.iter().map(|(part, _, key)| (*part, *key));
+        let few = self.proxy.expect_few(keys, &self.cache);
+        few.map_err(|why| request_failure(&why))?;
+        let mut texts = Vec::with_capacity(parts.len());
+        for (index, (part, prompt, key)) in jobs.into_iter().enumerate() {
             if let Some(text) = self.cache.find(key) {
                 usage.cached += 1;
                 texts.push(self.proxy.described(index, &text));

@@ -108,9 +108,45 @@ impl Library {
                     "{key}: this process loads no other model than the one it was started with: set vision.proxy.address"
                 )));
             }
-            self.store.find_vision_proxy(&key, name)?;
+            let proxy = self.store.find_vision_proxy(&key, name)?;
+            self.warn_without_memory((&key, name), &proxy, &settings);
         }
         Ok(())
+    }
+
+    /// A warning where the model that the server was started with leaves no memory for the one that describes images for it.
+    fn warn_without_memory(
+        &self,
+        (key, name): (&str, &str),
+        proxy: &LocalModel,
+        settings: &Settings,
+    ) {
+        let started = self
+            .store
+            .started_name()
+            .and_then(|name| self.store.find(name));
+        let is_for = |started: &LocalModel| {
+            let own = settings.of_model(&started.name);
+            self.store.has_vision_proxy(started) && own.vision.proxy.model() == Some(name)
+        };
+        let Some(started) = started.filter(is_for) else {
+            return;
+        };
+        let needed =
+            |model: &LocalModel| server::Library::bytes_needed(self, model.weights.as_deref());
+        let (Ok(text), Ok(vision)) = (needed(&started), needed(proxy)) else {
+            return;
+        };
+        let budget = settings.models.limits().memory_bytes;
+        if budget.is_some_and(|budget| text.saturating_add(vision) > budget) {
+            let [text, vision, budget] =
+                [text, vision, budget.unwrap_or(0)].map(|bytes| bytes >> 20);
+            tracing::warn!(
+                "{key}: {name} needs {vision} MiB of memory and {} needs {text} MiB, and all models together may have \
+                 {budget} MiB (models.memory_budget_mib): images are not described unless both fit",
+                started.name
+            );
+        }
     }
 
     /// Name of the model that the server was started with, once it is known.

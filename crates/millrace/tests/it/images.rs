@@ -461,3 +461,43 @@ fn pull_takes_the_tower_along() {
     stdout(&millrace_with(&["rm", name], &vars));
     assert!(!at("Mini-F16.gguf").exists() && !at("Mini-F16.mmproj.gguf").exists());
 }
+
+/// A conversation with more images than a request may have is an error that says so; where turns may be dropped, the oldest
+/// ones are.
+#[test]
+fn conversation_with_too_many_images_is_truncated() {
+    let model = model();
+    let args = ["serve", &model, "--bind", "127.0.0.1:0"];
+    let vars = [("MILLRACE_VISION_IMAGES_MAX", "2")];
+    let serving = Serving::start_with(&args, &vars, Stdio::null());
+    let post = |path: &str, request: &Value| serving.post(path, &request.to_string());
+    let (path, count) = ("/v1/responses", "/v1/responses/input_tokens");
+    let turn = |color: [u8; 3], previous: &Value| {
+        let image = json!({"type": "input_image", "image_url": data_url(&square(color))});
+        let content = json!([image, {"type": "input_text", "text": QUESTION}]);
+        json!({"temperature": 0, "max_output_tokens": 16, "previous_response_id": previous,
+            "input": [{"role": "user", "content": content}]})
+    };
+    let image_tokens = |said: &Value| {
+        let details = &said["usage"]["input_tokens_details"];
+        details["image_tokens"].as_u64().unwrap()
+    };
+    let first = body(&post(path, &turn(RED, &Value::Null)), 200);
+    let second = body(&post(path, &turn(RED, &first["id"])), 200);
+    assert_eq!(image_tokens(&second), 2 * image_tokens(&first));
+    let mut third = turn(BLUE, &second["id"]);
+    for path in [path, count] {
+        let error = body(&post(path, &third), 400)["error"]["message"].to_string();
+        let why = "is image 3 of 3, with those of earlier turns: at most 2 images are taken";
+        assert!(error.contains(why), "{error}");
+    }
+    third["truncation"] = json!("auto");
+    let said = body(&post(path, &third), 200);
+    assert_eq!(image_tokens(&said), image_tokens(&second));
+    let counted = body(&post(count, &third), 200);
+    assert_eq!(counted["input_tokens"], said["usage"]["input_tokens"]);
+    let mut fourth = turn(BLUE, &said["id"]);
+    fourth["truncation"] = json!("auto");
+    let said = body(&post(path, &fourth), 200);
+    assert_eq!(image_tokens(&said), image_tokens(&second));
+}

@@ -1,7 +1,8 @@
 //! Images that requests name by addresses of other servers: fetched from hosts that the operator names, and from no others.
 
 use crate::encoders::body;
-use crate::support::Serving;
+use crate::support::{Folder, Serving, millrace, stdout};
+use crate::vision_proxy::Live;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -127,7 +128,13 @@ fn serve(vars: &[(&str, &str)]) -> Serving {
 }
 
 fn chat(url: &str) -> Value {
-    let parts = json!([{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": QUESTION}]);
+    chat_about(&[url.to_owned()])
+}
+
+fn chat_about(urls: &[String]) -> Value {
+    let image = |url: &String| json!({"type": "image_url", "image_url": {"url": url}});
+    let text = json!({"type": "text", "text": QUESTION});
+    let parts: Vec<Value> = urls.iter().map(image).chain([text]).collect();
     json!({"temperature": 0, "max_tokens": 12, "messages": [{"role": "user", "content": parts}]})
 }
 
@@ -261,4 +268,99 @@ fn other_addresses_are_refused() {
         "{message}"
     );
     assert_eq!(files.asked(), asked);
+}
+
+/// The bounds of a request are checked before an image is fetched for it, and the first failure ends the other fetches.
+#[test]
+fn nothing_is_fetched_for_a_request_beyond_its_bounds() {
+    let files = FileServer::start();
+    let host = format!("http://{}", files.address);
+    let serving = serve(&[
+        ("MILLRACE_VISION_REMOTE_ENABLED", "true"),
+        ("MILLRACE_VISION_REMOTE_HOSTS", &host),
+        ("MILLRACE_VISION_REMOTE_TIMEOUT_MS", "3600000"),
+    ]);
+    let error = |path: &str, request: &Value| {
+        let error = body(&serving.post(path, &request.to_string()), 400);
+        error["error"]["message"].as_str().unwrap().to_owned()
+    };
+    let path = "/v1/chat/completions";
+    let red = || files.url("/red.png");
+    let many = error(path, &chat_about(&vec![red(); 17]));
+    assert!(
+        many.contains("messages[0].content[16]: is image 17 of 17"),
+        "{many}"
+    );
+    let elsewhere = "https://example.com/a.png".to_owned();
+    let refused = error(path, &chat_about(&[red(), elsewhere]));
+    assert!(
+        refused.contains("messages[0].content[1]: is at example.com"),
+        "{refused}"
+    );
+    let why = "is a URL, and images of other servers are not fetched to count tokens";
+    let source = json!({"type": "image", "source": {"type": "url", "url": red()}});
+    let count = json!({"model": "millrace-mini-vision", "messages": [{"role": "user", "content": [source]}]});
+    let counted = error("/v1/messages/count_tokens", &count);
+    assert!(counted.contains(why), "{counted}");
+    let image = json!({"type": "input_image", "image_url": red()});
+    let count = json!({"input": [{"role": "user", "content": [image]}]});
+    let counted = error("/v1/responses/input_tokens", &count);
+    assert!(counted.contains(why), "{counted}");
+    assert_eq!(files.asked(), 0);
+
+    let urls = [files.url("/silent"), files.url("/missing")];
+    let missing = error(path, &chat_about(&urls));
+    assert!(
+        missing.ends_with("its status is 404") && !missing.contains("content[0]"),
+        "{missing}"
+    );
+    wait_until("the other connection is closed", || {
+        *files.closed.lock().unwrap() == 1
+    });
+}
+
+/// While images are fetched, the request counts as an open stream of its key, and fetched files as bytes of images.
+#[test]
+fn request_counts_while_its_images_are_fetched() {
+    let folder = Folder::new("remote-keys");
+    let keys = folder.0.join("keys.yaml").display().to_string();
+    let new = ["keys", "--file", &keys, "new", "app"];
+    let rights = [
+        "--concurrent-streams",
+        "1",
+        "--scope",
+        "inference",
+        "--scope",
+        "metrics",
+    ];
+    let made = millrace(&[&new[..], &rights[..]].concat());
+    let key = format!("authorization: Bearer {}\r\n", stdout(&made).trim());
+    let files = FileServer::start();
+    let host = format!("http://{}", files.address);
+    let serving = serve(&[
+        ("MILLRACE_KEYS_FILE", &keys),
+        ("MILLRACE_VISION_REMOTE_ENABLED", "true"),
+        ("MILLRACE_VISION_REMOTE_HOSTS", &host),
+        ("MILLRACE_VISION_REMOTE_TIMEOUT_MS", "3600000"),
+    ]);
+    let holds = |bytes: usize| {
+        let line = format!("millrace_image_bytes {bytes}\n");
+        serving.send("GET", "/metrics", &key, "").contains(&line)
+    };
+    let path = "/v1/chat/completions";
+    let urls = [files.url("/red.png"), files.url("/silent")];
+    let live = Live::open(&serving, path, &key, &chat_about(&urls));
+    wait_until("both images are asked for", || files.asked() == 2);
+    wait_until("the first one counts", || holds(PICTURE.len()));
+    let second = chat(&files.url("/red.png")).to_string();
+    let second = serving.post_with(&key, path, &second);
+    assert!(second.starts_with("HTTP/1.1 429"), "{second}");
+    assert_eq!(files.asked(), 2);
+    live.close();
+    wait_until("the fetch ends with its client", || {
+        *files.closed.lock().unwrap() == 1
+    });
+    wait_until("no bytes are held", || holds(0));
+    let third = chat(&files.url("/red.png")).to_string();
+    body(&serving.post_with(&key, path, &third), 200);
 }

@@ -51,7 +51,7 @@ pub(crate) async fn count_tokens(
 ) -> Result<Json<MessageTokenCount>, Rejected> {
     let (request, long_body) = ((caller, body.bytes), body.long);
     let count = unadmitted.run_request(request, Protocol::Messages, |fields, model, _| {
-        let (prompt, images) = message_request::parse_prompt(fields)?;
+        let (prompt, images) = message_request::parse_prompt(fields.fetching_images())?;
         let mut prompt =
             prompt.ok_or_else(|| ApiError::field("messages", "invalid_value", "is wrong"))?;
         if let Some(long_body) = &long_body {

@@ -14,7 +14,7 @@ use axum::http::{HeaderValue, Uri, header};
 use axum::response::Response;
 use gateway::keys::Caller;
 use gateway::metrics::MeteredProtocol;
-use gateway::requested_images::count_images;
+use gateway::requested_images::{count_images, drop_surplus_images};
 use gateway::stored::{EndedResponse, ResponseLookup, ResponseRecord, ResponseStore};
 use gateway::streams::{StreamRecord, StreamRegistry, StreamState, lost_error};
 use generate::error::{ApiError, ErrorKind};
@@ -81,10 +81,11 @@ pub(crate) async fn count_input_tokens(
             adapters: &model.handle.adapters,
             ..ParseContext::of_vocab(model.handle.tokenizer.vocab_size())
         };
-        let mut request = request::parse(fields, &context)?.request;
+        let mut request = request::parse(fields.fetching_images(), &context)?.request;
         if let Some(long_body) = &long_body {
             long_body.expect_images(&request.images)?;
         }
+        drop_surplus_images(&mut request, model);
         let images = std::mem::take(&mut request.images);
         let counted = count_images(images, &mut request.prompts, model)?;
         let truncation = PromptTruncation::of(&request.params);

@@ -98,6 +98,7 @@ fn parse_run(
         stored_request: None,
         webhook_place: None,
         images: None,
+        key: None,
     })
 }
 

@@ -1,7 +1,9 @@
 //! Rows of images compared with the whole expanded text, and after cuts.
 
 use super::*;
+use crate::prompt::drop_image_turns;
 use proptest::prelude::*;
+use text::images_of;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
@@ -97,4 +99,32 @@ fn turns_are_dropped_with_their_images() {
     let last = last.expect("the last turn");
     assert_eq!(last.images(), [1]);
     assert!(shown(&shorter, &last).contains("«1.0:4»"));
+}
+
+#[test]
+fn surplus_images_are_dropped_with_their_turns() {
+    let turn = |image: usize| message("user", json!([image_part(image), text_part("a")]));
+    let answer = || message("assistant", json!("b"));
+    let messages = [turn(0), answer(), turn(1), answer(), turn(2)];
+    for (images_max, messages_left, images_left) in [
+        (3, 5, vec!["p4", "p5", "p6"]),
+        (2, 3, vec!["p5", "p6"]),
+        (1, 1, vec!["p6"]),
+        // The last turn stays.
+        (0, 5, vec!["p4", "p5", "p6"]),
+    ] {
+        let mut prompts = [conversation(messages.to_vec())];
+        let mut images = vec![picture(4, 4), picture(5, 5), picture(6, 6)];
+        drop_image_turns(&mut prompts, &mut images, images_max);
+        let paths: Vec<_> = images.iter().map(|image| &*image.path).collect();
+        assert_eq!(paths, images_left, "{images_max}");
+        let [Prompt::Conversation { messages, .. }] = &prompts else {
+            panic!("a conversation");
+        };
+        assert_eq!(messages.len(), messages_left, "{images_max}");
+        let contents = messages.iter().map(|message| &message.content);
+        let numbers: Vec<usize> = contents.flat_map(images_of).collect();
+        let want: Vec<usize> = (0..images_left.len()).collect();
+        assert_eq!(numbers, want, "{images_max}");
+    }
 }

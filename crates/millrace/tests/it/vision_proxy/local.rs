@@ -2,8 +2,9 @@
 
 use super::{Live, OTHER, PICTURE, chat, serve_with, streamed};
 use crate::encoders::body;
-use crate::support::{Folder, command};
+use crate::support::{Folder, Serving, command};
 use serde_json::{Value, json};
+use std::fs::File;
 use std::path::PathBuf;
 use synth::VisionSpec;
 use testing::wait::wait_until;
@@ -151,6 +152,44 @@ fn slot_of_a_description_is_free_after_its_request() {
     wait_until("no bytes are held", || {
         serving.get("/metrics").contains("millrace_image_bytes 0")
     });
+}
+
+/// Where a model leaves no memory for the one that describes images for it, a request with an image fails at once, and keeps no
+/// other load waiting; the start warns of that.
+#[test]
+fn proxy_without_memory_beside_its_model_is_an_error_at_once() {
+    let folder = mini().display().to_string();
+    let place = Folder::new("proxy-memory");
+    let log = place.0.join("log");
+    let args = ["serve", "millrace-mini", "--bind", "127.0.0.1:0"];
+    let vars = [
+        ("MILLRACE_VISION_PROXY_MODEL", "millrace-mini-vision"),
+        ("MILLRACE_VISION_PROXY_TIMEOUT_MS", "3600000"),
+        ("MILLRACE_MODELS_DIRECTORIES", &*folder),
+        ("MILLRACE_MODELS_MEMORY_BUDGET_MIB", "200"),
+        ("MILLRACE_MODEL_KV_MIB", "128"),
+    ];
+    let serving = Serving::start_with(&args, &vars, File::create(&log).unwrap());
+    let path = "/v1/chat/completions";
+    let mut request = chat(&[PICTURE], &json!({}));
+    for _ in 0..2 {
+        let error = body(&serving.post(path, &request.to_string()), 502);
+        let message = error["error"]["message"].as_str().unwrap();
+        let begin = "vision model millrace-mini-vision failed: it needs ";
+        assert!(
+            message.starts_with(begin)
+                && message.contains(" MiB of model millrace-mini, ")
+                && message.ends_with(" may have 200 MiB (models.memory_budget_mib)"),
+            "{message}"
+        );
+        // Each has room alone.
+        request["model"] = json!("millrace-mini-vision");
+        body(&serving.post(path, &request.to_string()), 200);
+        request["model"] = json!("millrace-mini");
+    }
+    let log = std::fs::read_to_string(&log).unwrap();
+    let warning = "vision.proxy.model: millrace-mini-vision needs ";
+    assert!(log.contains(warning), "{log}");
 }
 
 /// Promise (Images): a proxy that is not here, or sees nothing, is an error at the start that names its setting.

@@ -419,7 +419,11 @@ fn images_that_cannot_be_described_are_errors_of_their_field() {
         let error = body(&serving.post("/v1/chat/completions", &request), 400);
         error["error"]["message"].as_str().unwrap().to_owned()
     };
-    assert!(error(&[PICTURE; 5]).contains("messages[0].content[4]: is image 5: at most 4 images"));
+    let many = error(&[PICTURE; 5]);
+    assert!(
+        many.contains("messages[0].content[4]: is image 5 without a description: at most 4 are"),
+        "{many}"
+    );
     assert!(error(&[PICTURE, b"%PDF-1.7"]).contains("messages[0].content[1]: is PDF"));
     assert!(seer.requests().is_empty());
     let request =
@@ -436,6 +440,29 @@ fn images_that_cannot_be_described_are_errors_of_their_field() {
         request.is_object() && seer.requests().is_empty(),
         "nothing is described for a count"
     );
+}
+
+/// A conversation may have any number of images whose descriptions are kept.
+#[test]
+fn described_images_of_earlier_turns_do_not_count() {
+    let seer = Seer::start();
+    let [model, address] = seer.variables();
+    let serving = serve(&[model, address, ("MILLRACE_VISION_PROXY_IMAGES_MAX", "1")]);
+    let images = [PICTURE, OTHER, PICTURE_2, PICTURE_3];
+    let post = |images: &[&[u8]]| {
+        let request = chat(images, &json!({})).to_string();
+        serving.post("/v1/chat/completions", &request)
+    };
+    for turn in 1..=3 {
+        seer.say(SAID);
+        let said = body(&post(&images[..turn]), 200);
+        let cached = &said["usage"]["vision_proxy"]["cached"];
+        assert_eq!(cached, turn - 1, "{said}");
+    }
+    let error = body(&post(&[OTHER, PICTURE_3, PICTURE_3]), 400).to_string();
+    let why = "messages[0].content[2]: is image 2 without a description";
+    assert!(error.contains(why), "{error}");
+    assert_eq!(seer.requests().len(), 3);
 }
 
 /// Promise (Images): the end of a request, by its client, by a cancellation or by its deadline, ends its description.

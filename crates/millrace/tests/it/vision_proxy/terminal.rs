@@ -88,14 +88,16 @@ fn another_model_describes_images_of_the_command_line() {
 fn image_of_a_conversation_is_described_once() {
     let pictures = Pictures::new("terminal-proxy-chat");
     let seer = Seer::saying(SAID);
+    seer.say(SAID);
     let mut chat = command(&["chat", "--temp", "0", "-n", "4"]);
     chat.envs(seer.variables())
+        .env("MILLRACE_VISION_PROXY_IMAGES_MAX", "1")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut chat = chat.spawn().unwrap();
-    let image = pictures.at("red.png");
-    let typed = format!("/image {image}\nWhat color is it?\nSure?\n");
+    let (image, other) = (pictures.at("red.png"), pictures.at("photo.jpg"));
+    let typed = format!("/image {image}\nWhat color is it?\nSure?\n/image {other}\nAnd this?\n");
     chat.stdin
         .take()
         .unwrap()
@@ -104,9 +106,12 @@ fn image_of_a_conversation_is_described_once() {
     let output = chat.wait_with_output().unwrap();
     let shown = errors(&output);
     let answers = String::from_utf8_lossy(&output.stdout).lines().count();
-    assert!(output.status.success() && answers >= 2, "{shown}");
-    assert_eq!(shown.matches(&described(1, "seer")).count(), 1, "{shown}");
-    assert_eq!(seer.requests().len(), 1);
+    assert!(output.status.success() && answers >= 3, "{shown}");
+    for image in 1..=2 {
+        let line = described(image, "seer");
+        assert_eq!(shown.matches(&line).count(), 1, "{shown}");
+    }
+    assert_eq!(seer.requests().len(), 2);
 }
 
 /// Images, variables and flags of a command, and what its error says.
@@ -158,7 +163,7 @@ fn image_without_a_description_is_an_error_of_the_command() {
             &["red.png", "photo.jpg"],
             &[model, address, few],
             &[],
-            "photo.jpg: is image 2: at most 1 images are taken",
+            "photo.jpg: is image 2 without a description: at most 1 are described",
         ),
         (
             &["red.png"],
