@@ -53,6 +53,8 @@ pub struct ConversationRequest {
     pub kwargs: Map<String, Value>,
     /// Whether the generation prompt is added.
     pub add_generation_prompt: bool,
+    /// Whether messages have images.
+    pub has_images: bool,
 }
 
 /// Parses a request to `/tokenize`.
@@ -130,22 +132,37 @@ pub fn parse_detokenize(
     Ok(ids)
 }
 
-/// Parses a request to `/apply-template`.
+/// Parses a request to `/apply-template`. Nothing looks at the bytes of images, of which a model that `takes_images` has
+/// the places.
 ///
 /// # Errors
 /// All invalid fields at once.
-pub fn parse_apply_template(mut fields: Fields<'_>) -> Result<ConversationRequest, ApiError> {
-    let conversation = parse_conversation(&mut fields);
+pub fn parse_apply_template(
+    fields: Fields<'_>,
+    takes_images: bool,
+) -> Result<ConversationRequest, ApiError> {
+    let mut fields = fields.fetching_images();
+    let mut conversation = read_conversation(&mut fields);
+    if takes_images {
+        conversation.has_images = !fields.take_images().is_empty();
+    }
+    fields.reject_images(TEXT_MESSAGE);
     fields.finish()?;
     Ok(conversation)
 }
 
 fn parse_conversation(fields: &mut Fields<'_>) -> ConversationRequest {
+    let conversation = read_conversation(fields);
+    fields.reject_images(TEXT_MESSAGE);
+    conversation
+}
+
+fn read_conversation(fields: &mut Fields<'_>) -> ConversationRequest {
     let tools = tool_definitions::parse_definitions(fields);
     fields.reject_left_out("must be \"function\"");
     let messages = messages::parse_messages(fields);
-    fields.reject_images(TEXT_MESSAGE);
     ConversationRequest {
+        has_images: false,
         tools,
         messages,
         kwargs: messages::template_kwargs(fields),

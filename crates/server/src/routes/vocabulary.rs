@@ -25,6 +25,7 @@ use std::sync::Arc;
 use wire::clock;
 use wire::fields::Fields;
 use wire::json::{self, List, Lossy};
+use wire::llama_cpp::seen_prompt::with_markers;
 use wire::protocol::Protocol;
 use wire::vocabulary_request::{self, TokenizeInput};
 
@@ -172,18 +173,21 @@ pub(crate) fn parse_apply_template(
     fields: Fields<'_>,
     model: &Arc<ServedModel>,
 ) -> Result<OffloadedWork, ApiError> {
-    let conversation = vocabulary_request::parse_apply_template(fields)?;
+    let conversation = vocabulary_request::parse_apply_template(fields, model.takes_images())?;
     let model = Arc::clone(model);
     Ok(Box::new(move || {
         let room = PromptLimit::WIDEST;
-        let encoder = prompt_encoder(&model);
+        let encoder = prompt_encoder(&model).marking_images();
         let messages = encoder.fit_messages(conversation.messages, &conversation.tools, false)?;
         let arguments = TemplateArguments {
             tools: &conversation.tools,
             add_generation_prompt: conversation.add_generation_prompt,
             kwargs: &conversation.kwargs,
         };
-        let text = encoder.render(("messages", &messages), arguments, room)?;
+        let mut text = encoder.render(("messages", &messages), arguments, room)?;
+        if conversation.has_images {
+            text = with_markers(&text);
+        }
         to_json(
             "messages",
             &AppliedTemplate { prompt: &text },

@@ -10,6 +10,18 @@ use serde_json::{Value, json};
 /// The mark of an image in `prompt_string`, as `/props` says.
 pub const MEDIA_MARKER: &str = "<__media__>";
 
+/// A rendered text with a marker in the place of each image, as `prompt_string` takes it.
+pub fn with_markers(rendered: &str) -> String {
+    let (mut text, mut done) = (String::with_capacity(rendered.len()), 0);
+    for mark in text::image_marks(rendered) {
+        text.push_str(&rendered[done..mark.place.start]);
+        text.push_str(MEDIA_MARKER);
+        done = mark.place.end;
+    }
+    text.push_str(&rendered[done..]);
+    text
+}
+
 /// The schema of a prompt with images.
 pub(super) fn schema() -> Value {
     json!({"type": "object", "required": ["prompt_string"], "properties": {
