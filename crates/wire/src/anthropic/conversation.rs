@@ -245,9 +245,10 @@ impl MessageConversation {
             let call = self.server_calls.remove(at);
             self.turns.add_call(call.id, call.name, &call.input);
             let path = format!("{path}.content");
-            let content = match has_image(result) {
-                true => content(fields, &path, result, &RESULT_BLOCKS),
-                false => Some(result_text(result).into()),
+            let content = if has_image(result) {
+                content(fields, &path, result, &RESULT_BLOCKS)
+            } else {
+                Some(result_text(result).into())
             };
             if let Some(content) = content {
                 self.turns.add_result(id.into_owned(), content);

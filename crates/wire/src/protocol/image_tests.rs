@@ -271,6 +271,11 @@ fn images_in_places_that_are_not_read_are_refused() {
     let file = json!({"type": "file-id", "fileId": "f"});
     for (protocol, body, field) in [
         (
+            Protocol::Chat,
+            json!({"messages": [{"role": "user", "content": "a", "images": [DATA]}]}),
+            "messages[0].images",
+        ),
+        (
             Protocol::AiSdkUi,
             json!({"messages": [{"role": "user", "parts": [{"type": "image_url", "image_url": URL}]}]}),
             "messages[0].parts[0].type",
