@@ -114,13 +114,6 @@ impl<'a> PromptEncoder<'a> {
         Self { images, ..self }
     }
 
-    /// The encoder whose rendered texts have a mark in the place of each image.
-    #[must_use]
-    pub fn marking_images(self) -> Self {
-        let marks_stay = true;
-        Self { marks_stay, ..self }
-    }
-
     /// The encoder with prompts truncated in this way.
     #[must_use]
     pub fn truncating(self, truncation: PromptTruncation) -> Self {
@@ -346,9 +339,10 @@ impl<'a> PromptEncoder<'a> {
             let encoded = encoder.encode_rendered(&text, &images)?;
             Ok::<_, ApiError>(encoded.map(|encoded| (text, encoded)))
         };
+        let marks_stay = true;
         let rendered = match render(self)? {
             // The template drops images, or writes placeholders of its own: it gets marks in the text instead.
-            None => render(self.marking_images())?,
+            None => render(Self { marks_stay, ..self })?,
             rendered => rendered,
         };
         let (text, encoded) = rendered.ok_or_else(|| images_lost(field))?;

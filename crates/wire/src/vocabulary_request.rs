@@ -3,6 +3,7 @@
 use crate::fields::Fields;
 use crate::fields::bounds::IDS_MAX;
 use crate::fields::recorder::token_id_schema;
+use crate::llama_cpp::seen_prompt::write_markers;
 use crate::shared::images::TEXT_MESSAGE;
 use crate::shared::messages;
 use crate::tool_definitions;
@@ -53,8 +54,6 @@ pub struct ConversationRequest {
     pub kwargs: Map<String, Value>,
     /// Whether the generation prompt is added.
     pub add_generation_prompt: bool,
-    /// Whether messages have images.
-    pub has_images: bool,
 }
 
 /// Parses a request to `/tokenize`.
@@ -132,8 +131,8 @@ pub fn parse_detokenize(
     Ok(ids)
 }
 
-/// Parses a request to `/apply-template`. Nothing looks at the bytes of images, of which a model that `takes_images` has
-/// the places.
+/// Parses a request to `/apply-template`. The prompt of a model that `takes_images` has llama.cpp's marker
+/// in the place of each image, at whose bytes nothing looks.
 ///
 /// # Errors
 /// All invalid fields at once.
@@ -143,8 +142,9 @@ pub fn parse_apply_template(
 ) -> Result<ConversationRequest, ApiError> {
     let mut fields = fields.fetching_images();
     let mut conversation = read_conversation(&mut fields);
-    if takes_images {
-        conversation.has_images = !fields.take_images().is_empty();
+    if takes_images && !fields.take_images().is_empty() {
+        let contents = conversation.messages.iter_mut();
+        contents.for_each(|message| write_markers(&mut message.content));
     }
     fields.reject_images(TEXT_MESSAGE);
     fields.finish()?;
@@ -162,7 +162,6 @@ fn read_conversation(fields: &mut Fields<'_>) -> ConversationRequest {
     fields.reject_left_out("must be \"function\"");
     let messages = messages::parse_messages(fields);
     ConversationRequest {
-        has_images: false,
         tools,
         messages,
         kwargs: messages::template_kwargs(fields),

@@ -25,7 +25,6 @@ use std::sync::Arc;
 use wire::clock;
 use wire::fields::Fields;
 use wire::json::{self, List, Lossy};
-use wire::llama_cpp::seen_prompt::with_markers;
 use wire::protocol::Protocol;
 use wire::vocabulary_request::{self, TokenizeInput};
 
@@ -177,17 +176,14 @@ pub(crate) fn parse_apply_template(
     let model = Arc::clone(model);
     Ok(Box::new(move || {
         let room = PromptLimit::WIDEST;
-        let encoder = prompt_encoder(&model).marking_images();
+        let encoder = prompt_encoder(&model);
         let messages = encoder.fit_messages(conversation.messages, &conversation.tools, false)?;
         let arguments = TemplateArguments {
             tools: &conversation.tools,
             add_generation_prompt: conversation.add_generation_prompt,
             kwargs: &conversation.kwargs,
         };
-        let mut text = encoder.render(("messages", &messages), arguments, room)?;
-        if conversation.has_images {
-            text = with_markers(&text);
-        }
+        let text = encoder.render(("messages", &messages), arguments, room)?;
         to_json(
             "messages",
             &AppliedTemplate { prompt: &text },

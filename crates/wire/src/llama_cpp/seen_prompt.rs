@@ -10,16 +10,21 @@ use serde_json::{Value, json};
 /// The mark of an image in `prompt_string`, as `/props` says.
 pub const MEDIA_MARKER: &str = "<__media__>";
 
-/// A rendered text with a marker in the place of each image, as `prompt_string` takes it.
-pub fn with_markers(rendered: &str) -> String {
-    let (mut text, mut done) = (String::with_capacity(rendered.len()), 0);
-    for mark in text::image_marks(rendered) {
-        text.push_str(&rendered[done..mark.place.start]);
-        text.push_str(MEDIA_MARKER);
-        done = mark.place.end;
+/// A content as a text with a marker in the place of each image; neighboring texts are separated by a line end.
+pub(crate) fn write_markers(content: &mut Value) {
+    let Value::Array(parts) = content else {
+        return;
+    };
+    let (mut marked, mut after_text) = (String::new(), false);
+    for part in parts {
+        let text = part["text"].as_str();
+        if after_text && text.is_some() {
+            marked.push('\n');
+        }
+        marked.push_str(text.unwrap_or(MEDIA_MARKER));
+        after_text = text.is_some();
     }
-    text.push_str(&rendered[done..]);
-    text
+    *content = Value::String(marked);
 }
 
 /// The schema of a prompt with images.

@@ -248,7 +248,7 @@ fn images_in_outputs_of_ui_tools_are_seen() {
     }
 }
 
-/// What an application's tool gives without the data of an image stays JSON, also where it has such names.
+/// An output of an application's tool without the data of an image stays JSON, also where it has such names.
 #[test]
 fn outputs_of_ui_tools_without_images_are_text() {
     for output in [

@@ -39,7 +39,7 @@ fn whole(length: usize) -> Vec<u8> {
     frame(FINAL | TEXT, &text(length))
 }
 
-/// What comes of these bytes of a client: each message, and what the gate says of it; the last is an error of the library.
+/// Messages that come of these bytes of a client, each with what the gate says of it, up to an error of the library.
 /// Shares are kept to the end.
 fn received(bytes: &[u8]) -> Vec<(Message, String)> {
     let limits = GateLimits {
