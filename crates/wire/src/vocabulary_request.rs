@@ -3,8 +3,7 @@
 use crate::fields::Fields;
 use crate::fields::bounds::IDS_MAX;
 use crate::fields::recorder::token_id_schema;
-use crate::llama_cpp::seen_prompt::write_markers;
-use crate::shared::images::TEXT_MESSAGE;
+use crate::shared::images::{TEXT_MESSAGE, write_markers};
 use crate::shared::messages;
 use crate::tool_definitions;
 use generate::error::ApiError;

@@ -3,29 +3,10 @@
 
 use crate::fields::{self, Fields, JsonObject};
 use crate::shared::content_parts::required_string;
+pub use crate::shared::images::MEDIA_MARKER;
 use crate::shared::images::{add_base64, parse_images};
 use generate::request::{PARTS_MAX, Prompt, PromptPiece};
 use serde_json::{Value, json};
-
-/// The mark of an image in `prompt_string`, as `/props` says.
-pub const MEDIA_MARKER: &str = "<__media__>";
-
-/// A content as a text with a marker in the place of each image; neighboring texts are separated by a line end.
-pub(crate) fn write_markers(content: &mut Value) {
-    let Value::Array(parts) = content else {
-        return;
-    };
-    let (mut marked, mut after_text) = (String::new(), false);
-    for part in parts {
-        let text = part["text"].as_str();
-        if after_text && text.is_some() {
-            marked.push('\n');
-        }
-        marked.push_str(text.unwrap_or(MEDIA_MARKER));
-        after_text = text.is_some();
-    }
-    *content = Value::String(marked);
-}
 
 /// The schema of a prompt with images.
 pub(super) fn schema() -> Value {

@@ -11,6 +11,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use text::{image_part, text_part};
 
+/// The mark of an image in llama.cpp's `prompt_string`, as `/props` says.
+pub const MEDIA_MARKER: &str = "<__media__>";
 /// Text in place of an image that is left out.
 pub(crate) const LEFT_OUT_IMAGE: &str = "(an image, which this model cannot read)";
 /// Error message for an image that another server has.
@@ -213,6 +215,23 @@ pub(crate) fn parse_images(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>
 /// Adds an image in base64, or as a data URL. Returns its number; errors are recorded in `fields`.
 pub(crate) fn add_base64(fields: &mut Fields<'_>, path: &str, data: Cow<'_, str>) -> Option<usize> {
     add_image(fields, path, &Source::of_data(data), Detail::Auto)
+}
+
+/// A content as a text with a marker in the place of each image; neighboring texts are separated by a line end.
+pub(crate) fn write_markers(content: &mut Value) {
+    let Value::Array(parts) = content else {
+        return;
+    };
+    let (mut marked, mut after_text) = (String::new(), false);
+    for part in parts {
+        let text = part["text"].as_str();
+        if after_text && text.is_some() {
+            marked.push('\n');
+        }
+        marked.push_str(text.unwrap_or(MEDIA_MARKER));
+        after_text = text.is_some();
+    }
+    *content = Value::String(marked);
 }
 
 /// A piece of a text with images in it.
