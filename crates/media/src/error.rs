@@ -52,7 +52,7 @@ pub enum ImageFault {
     Animated,
     #[error("cannot be decoded as {kind}: {reason}")]
     Broken { kind: ImageKind, reason: String },
-    #[error("could not be decoded within {ms} ms: send a smaller image")]
+    #[error("could not be decoded within {ms} ms of a processor: send a smaller image")]
     Deadline { ms: u32 },
     #[error("is no data URL with a comma after its type")]
     DataUrlWithoutComma,

@@ -23,7 +23,7 @@ pub struct Limits {
     pub scans_max: u32,
     /// Pixels that the scans of a JPEG file pass over, in total.
     pub scanned_pixels_max: u64,
-    /// Milliseconds from the start of a decode until it is given up.
+    /// Milliseconds of a decode, by the caller's clock, until it is given up.
     pub decode_ms: u32,
 }
 

@@ -3,6 +3,8 @@
 //! The session is the server's own, `realtime/session.rs`: its library, its limits, its order of reading and writing, its close
 //! codes. Only the handler of messages differs. The opening handshake is short: `test_websocket_frames.py` tests the server's.
 
+#[path = "../src/realtime/message_gate.rs"]
+mod message_gate;
 #[path = "../src/realtime/session.rs"]
 mod session;
 
@@ -24,7 +26,9 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 /// The handles of a session: limits, and a shutdown that never comes.
 mod handles {
+    use super::message_gate::GateLimits;
     use server::RealtimeLimits;
+    use std::sync::Arc;
     use std::time::Duration;
     use tokio::sync::watch;
 
@@ -39,6 +43,21 @@ mod handles {
     pub(crate) struct Config {
         pub(crate) realtime: RealtimeLimits,
         pub(crate) keep_alive: Duration,
+        pub(crate) body_timeout: Duration,
+    }
+
+    impl RealtimeHandles {
+        /// No message has images.
+        pub(crate) fn message_limits(&self) -> GateLimits {
+            let max = self.config.realtime.message_bytes_max;
+            GateLimits {
+                plain_max: max,
+                long_max: max,
+                bodies: Arc::default(),
+                bodies_max: 0,
+                retry_after: Duration::ZERO,
+            }
+        }
     }
 
     impl Default for Lifecycle {
@@ -61,6 +80,7 @@ mod handles {
             Self {
                 realtime,
                 keep_alive,
+                body_timeout: realtime.idle,
             }
         }
     }
@@ -75,6 +95,7 @@ mod handles {
 /// The handler of messages: each is a reply.
 mod session_handler {
     use super::handles::RealtimeHandles;
+    use super::message_gate::LongMessage;
     use gateway::keys::Caller;
     use hyper::body::Bytes;
     use std::collections::VecDeque;
@@ -106,8 +127,12 @@ mod session_handler {
             self.replies.len() < REPLIES_MAX
         }
 
-        pub(super) fn handle_message(&mut self, text: &str) {
-            self.replies.push_back(text.into());
+        pub(super) fn handle_message(&mut self, text: &str, long: Option<LongMessage>) {
+            let reply = match long {
+                Some(Err(error)) => error.message,
+                _ => text.to_owned(),
+            };
+            self.replies.push_back(reply.into());
         }
     }
 

@@ -4,7 +4,7 @@ use crate::schema::written_as;
 use serde::{Serialize, Serializer};
 use std::fmt::{self, Display};
 use std::sync::OnceLock;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The monotonic clock, for deadlines.
 #[expect(
@@ -13,6 +13,21 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 )]
 pub fn now() -> Instant {
     Instant::now()
+}
+
+/// Time that a processor has spent on the calling thread, for bounds of work which do not depend on what else runs.
+#[cfg(any(target_os = "linux", target_os = "macos"))]
+pub fn thread_time() -> Duration {
+    use rustix::time::{ClockId, clock_gettime};
+    let spent = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(spent).unwrap_or_default()
+}
+
+/// Time since the first call: this system does not tell that of a thread.
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+pub fn thread_time() -> Duration {
+    static BEGIN: OnceLock<Instant> = OnceLock::new();
+    now().saturating_duration_since(*BEGIN.get_or_init(now))
 }
 
 /// Seconds since the Unix epoch, for the time stamp of a response.

@@ -3,7 +3,7 @@
 use crate::fields::Fields;
 use crate::fields::bounds::IDS_MAX;
 use crate::fields::recorder::token_id_schema;
-use crate::shared::images::TEXT_MESSAGE;
+use crate::shared::images::{TEXT_MESSAGE, write_markers};
 use crate::shared::messages;
 use crate::tool_definitions;
 use generate::error::ApiError;
@@ -130,21 +130,36 @@ pub fn parse_detokenize(
     Ok(ids)
 }
 
-/// Parses a request to `/apply-template`.
+/// Parses a request to `/apply-template`. The prompt of a model that `takes_images` has llama.cpp's marker
+/// in the place of each image, at whose bytes nothing looks.
 ///
 /// # Errors
 /// All invalid fields at once.
-pub fn parse_apply_template(mut fields: Fields<'_>) -> Result<ConversationRequest, ApiError> {
-    let conversation = parse_conversation(&mut fields);
+pub fn parse_apply_template(
+    fields: Fields<'_>,
+    takes_images: bool,
+) -> Result<ConversationRequest, ApiError> {
+    let mut fields = fields.fetching_images();
+    let mut conversation = read_conversation(&mut fields);
+    if takes_images && !fields.take_images().is_empty() {
+        let contents = conversation.messages.iter_mut();
+        contents.for_each(|message| write_markers(&mut message.content));
+    }
+    fields.reject_images(TEXT_MESSAGE);
     fields.finish()?;
     Ok(conversation)
 }
 
 fn parse_conversation(fields: &mut Fields<'_>) -> ConversationRequest {
+    let conversation = read_conversation(fields);
+    fields.reject_images(TEXT_MESSAGE);
+    conversation
+}
+
+fn read_conversation(fields: &mut Fields<'_>) -> ConversationRequest {
     let tools = tool_definitions::parse_definitions(fields);
     fields.reject_left_out("must be \"function\"");
     let messages = messages::parse_messages(fields);
-    fields.reject_images(TEXT_MESSAGE);
     ConversationRequest {
         tools,
         messages,

@@ -26,14 +26,14 @@ const BUDGETS: [(&str, usize); 25] = [
     ("model", 700),
     ("page", 100),
     ("private_files", 200),
-    ("server", 14_000),
+    ("server", 14_400),
     ("stream", 2_600),
     ("synth", 3_400),
     ("testing", 600),
     ("text", 15_300),
     ("upstream", 2_000),
     ("weights", 18_100),
-    ("wire", 14_500),
+    ("wire", 14_800),
     ("workflow", 4_400),
 ];
 

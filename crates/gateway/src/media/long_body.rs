@@ -6,6 +6,8 @@ use generate::images::ImagePart;
 
 /// Characters of base64 for three bytes.
 const BASE64_CHARS: usize = 4;
+/// Code of the error of a body that is too long.
+const CODE: &str = "body_too_large";
 
 /// A body that is long because of its images, with its share in the bytes of all such bodies.
 #[derive(Debug)]
@@ -33,7 +35,11 @@ impl LongBody {
     pub fn expect_images(&self, images: &[ImagePart]) -> Result<(), ApiError> {
         let text_bytes = self.bytes.saturating_sub(base64_bytes(images));
         if text_bytes > self.text_bytes_max {
-            return Err(too_large(self.text_bytes_max));
+            let max = self.text_bytes_max;
+            let message = format!(
+                "the body without its images has {text_bytes} bytes, at most {max}: only images make a body longer"
+            );
+            return Err(ApiError::caller(ErrorKind::TooLarge, CODE, message));
         }
         Ok(())
     }
@@ -49,7 +55,7 @@ pub(crate) fn base64_bytes(images: &[ImagePart]) -> usize {
 /// The error of a body that is too long.
 pub fn too_large(max: usize) -> ApiError {
     let message = format!("the body may have at most {max} bytes");
-    ApiError::caller(ErrorKind::TooLarge, "body_too_large", message)
+    ApiError::caller(ErrorKind::TooLarge, CODE, message)
 }
 
 #[cfg(test)]
@@ -76,10 +82,11 @@ mod tests {
                 .expect_images(std::slice::from_ref(&image))
                 .is_ok()
         );
-        for (bytes, images) in [(5001, vec![image]), (5000, Vec::new())] {
+        for (bytes, images, text) in [(5001, vec![image], 1001), (5000, Vec::new(), 5000)] {
             let error = body(bytes).expect_images(&images).expect_err("too long");
             assert_eq!(error.code, "body_too_large");
-            assert!(error.message.contains("1000 bytes"), "{}", error.message);
+            let why = format!("the body without its images has {text} bytes, at most 1000");
+            assert!(error.message.starts_with(&why), "{}", error.message);
         }
     }
 }

@@ -49,7 +49,8 @@ pub struct MediaCounts {
     pub busy: Duration,
 }
 
-/// The clock of a job: time since its begin; endless once nothing waits for the result.
+/// The clock of a job: time that a processor has spent on it, so that the answer does not depend on what else runs; endless
+/// once nothing waits for the result.
 pub type Elapsed<'a> = &'a dyn Fn() -> Duration;
 
 impl MediaThreads {
@@ -71,12 +72,12 @@ impl MediaThreads {
                 return;
             }
             let share = room.wait(decode_bytes, room_max);
-            let begun = clock::now();
+            let (begun, spent) = (clock::now(), clock::thread_time());
             let elapsed = || {
                 if sender.is_closed() {
                     Duration::MAX
                 } else {
-                    since(begun)
+                    clock::thread_time().saturating_sub(spent)
                 }
             };
             let done = catch_unwind(AssertUnwindSafe(|| work(&elapsed)));
@@ -241,6 +242,27 @@ mod tests {
             assert_eq!(reported.recv(), Ok("begun"));
         });
         assert_eq!(reported.recv(), Ok("ended"));
+    }
+
+    /// A thread that waits spends nothing: load does not end a decode.
+    #[test]
+    #[cfg(any(target_os = "linux", target_os = "macos"))]
+    fn time_of_work_is_that_of_a_processor() {
+        const WAITED: Duration = Duration::from_millis(100);
+        let threads = MediaThreads::default();
+        let wait = |elapsed: Elapsed<'_>| {
+            let begun = clock::now();
+            let other = std::thread::spawn(move || {
+                while since(begun) < WAITED {
+                    std::thread::yield_now();
+                }
+            });
+            other.join().map_err(|_| panicked())?;
+            Ok(elapsed())
+        };
+        let spent = runtime().block_on(threads.run((1, 2), wait));
+        let spent = spent.expect("no error");
+        assert!(spent < WAITED, "{spent:?}");
     }
 
     #[test]

@@ -67,8 +67,10 @@ impl BmpLayout {
             12 => 0,
             _ => bytes.u32_le(30).ok_or(TRUNCATED)?,
         };
-        if !matches!(compression, 0 | 3 | 6) {
-            return Err("compressed pixels are not read");
+        match compression {
+            0 | 3 | 6 => {}
+            1 | 2 => return Err("its pixels are compressed (RLE): save it without compression"),
+            _ => return Err("its pixels are compressed: save it without compression"),
         }
         let size = Size::new(width.unsigned_abs(), height.unsigned_abs());
         let depth = match bits {

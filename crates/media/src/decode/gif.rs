@@ -1,4 +1,5 @@
-//! GIF: one frame, by the crate of that name. An animation is refused from the headers of its blocks.
+//! GIF: one frame, by the crate of that name. An animation is refused from the headers of its blocks. A frame that reaches
+//! beyond the canvas makes the picture larger, as in Pillow.
 
 use super::readers::{HeaderBytes, Watched};
 use crate::error::ImageFault;
@@ -21,8 +22,11 @@ impl GifLayout {
             .map(|(width, height)| Size::new(width.into(), height.into()))
             .ok_or_else(|| broken("the header is truncated"))?;
         match frames(bytes) {
-            0 => Err(broken("the file has no frame")),
-            1 => Ok((Self, size)),
+            (0, _) => Err(broken("the file has no frame")),
+            (1, far) => {
+                let size = Size::new(size.width.max(far.width), size.height.max(far.height));
+                Ok((Self, size))
+            }
             _ => Err(ImageFault::Animated),
         }
     }
@@ -36,7 +40,6 @@ impl GifLayout {
         let broken = |error: gif::DecodingError| ImageFault::broken(ImageKind::Gif, error);
         let mut options = DecodeOptions::new();
         options.set_color_output(ColorOutput::Indexed);
-        options.check_frame_consistency(true);
         let limit = NonZeroU64::new(size.pixels()).unwrap_or(NonZeroU64::MIN);
         options.set_memory_limit(MemoryLimit::Bytes(limit));
         let mut decoder = options
@@ -52,17 +55,22 @@ impl GifLayout {
     }
 }
 
-/// Frames of a file, at most two.
-fn frames(bytes: &[u8]) -> usize {
+/// Frames of a file, at most two, and how far the first one reaches.
+fn frames(bytes: &[u8]) -> (usize, Size) {
     let table = |flags: u8| match flags & 0x80 {
         0 => 0,
         _ => 3 << ((flags & 7) + 1),
     };
-    let mut count = 0;
+    let (mut count, mut far) = (0, Size::new(0, 0));
     let mut at = 13 + table(bytes.u8(10).unwrap_or(0));
     while count < 2 {
         match bytes.u8(at) {
             Some(0x2c) => {
+                if count == 0 {
+                    let edge = |at| u32::from(bytes.u16_le(at).unwrap_or(0));
+                    let end = |near: usize| edge(at + near) + edge(at + near + 4);
+                    far = Size::new(end(1), end(3));
+                }
                 count += 1;
                 let flags = bytes.u8(at + 9).unwrap_or(0);
                 at = after_blocks(bytes, at + 11 + table(flags));
@@ -71,7 +79,7 @@ fn frames(bytes: &[u8]) -> usize {
             _ => break,
         }
     }
-    count
+    (count, far)
 }
 
 /// The place after a list of data blocks, each with its length before it, up to an empty one.

@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Decodes a file to upright RGB over white.
 ///
 /// `elapsed` is the time since the decode began; it is read at every row or piece of input, so the decode ends at most
-/// one row, piece of 4 KiB or scan after `limits.decode_ms`. Only a lossy WebP is decoded in one piece.
+/// one row, piece of 4 KiB or scan after `limits.decode_ms`. Only a lossy WebP is decoded in one piece, and then taken.
 ///
 /// # Errors
 ///

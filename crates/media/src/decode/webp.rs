@@ -92,7 +92,6 @@ impl WebPLayout {
                     .map(|alpha| alpha_channel(&bytes[alpha], size, deadline))
                     .transpose()?;
                 let mut rgb = lossy(&bytes[data.clone()], size, deadline)?;
-                deadline.check()?;
                 if let Some(alpha) = alpha {
                     let (pixels, _) = rgb.as_chunks_mut::<3>();
                     for (pixel, &alpha) in pixels.iter_mut().zip(&alpha) {

@@ -141,6 +141,10 @@ fn broken_and_animated_files_are_refused_by_name() {
             "cannot be decoded as BMP: the header is truncated",
         ),
         (
+            patched("bmp-24.bmp", 30, &[1]),
+            "cannot be decoded as BMP: its pixels are compressed (RLE): save it without compression",
+        ),
+        (
             b"GIF89a".to_vec(),
             "cannot be decoded as GIF: the header is truncated",
         ),
@@ -153,6 +157,22 @@ fn broken_and_animated_files_are_refused_by_name() {
     for (file, expected) in cases {
         assert_eq!(sentence(&file, &usual), format!("images[2] {expected}"));
     }
+}
+
+/// The canvas of a GIF grows to the frame, as in Pillow; the limits count the grown one.
+#[test]
+fn gif_frame_beyond_the_canvas_is_read() {
+    let usual = Limits::default();
+    let whole = image("gif-palette.gif");
+    let want = decode("image", &whole, &usual, &at_start).expect("an image");
+    let small = patched("gif-palette.gif", 6, &[5, 0, 4, 0]);
+    let got = decode("image", &small, &usual, &at_start).expect("an image");
+    assert_eq!((got.size(), got.bytes()), (want.size(), want.bytes()));
+    let few = Limits {
+        pixels_max: 100,
+        ..usual
+    };
+    assert!(sentence(&small, &few).contains("has 117 pixels (13 x 9)"));
 }
 
 /// Large dimensions in a small file: refused, or decoded to an error, without the memory of the pixels where the bytes
@@ -268,7 +288,7 @@ fn a_decode_ends_one_step_after_its_deadline() {
         let late = decode("image", &bytes, &limits, &clock(10));
         let late = late.expect_err("the time is over").to_string();
         assert_eq!(
-            late, "image could not be decoded within 10 ms: send a smaller image",
+            late, "image could not be decoded within 10 ms of a processor: send a smaller image",
             "{name}"
         );
         // One look refuses before anything is decoded.

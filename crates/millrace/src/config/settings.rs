@@ -460,7 +460,7 @@ impl Default for Log {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Realtime {
-    /// Maximum size of a client's WebSocket message in bytes.
+    /// Maximum size of a client's WebSocket message in bytes, without its images; with them, `server.media_body_bytes_max`.
     #[schemars(
         range(min = 1024, max = 1_u64 << 26),
         extend("x-reload" = "live", "x-reason" = "a prompt of 30,000 tokens eight times over")

@@ -1,6 +1,5 @@
 //! Images that a user names on the terminal: files, or standard input.
 
-use crate::clock::now;
 use crate::failure::Failure;
 use generate::error::ApiError;
 use generate::images::{ImagePart, MeasuredImages, PreparedImage, measure, prepare};
@@ -10,6 +9,7 @@ use media::Detail;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use wire::clock::thread_time;
 
 /// The path that stands for standard input.
 pub(crate) const STANDARD_INPUT: &str = "-";
@@ -83,10 +83,12 @@ pub(super) fn attach_images(
     images.resize_with(parts.len(), || None);
     for prompt in prompts {
         for number in prompt.images() {
-            let begun = now();
+            let begun = thread_time();
             let sizes = parts.get(number).zip(measured.image(number));
             if let Some((part, measured)) = sizes.filter(|_| images[number].is_none()) {
-                let image = prepare(vision, part, measured, &|| now() - begun)?;
+                let image = prepare(vision, part, measured, &|| {
+                    thread_time().saturating_sub(begun)
+                })?;
                 images[number] = Some(image);
             }
         }

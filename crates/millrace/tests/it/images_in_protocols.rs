@@ -116,6 +116,48 @@ fn picture_is_seen_through_every_protocol() {
     }
 }
 
+/// Promise (Images): an image of more bytes than another message may have comes over a WebSocket as over HTTP.
+#[test]
+fn large_image_is_seen_through_a_socket() {
+    let model = model();
+    let serving = Serving::start(&["serve", &model, "--bind", "127.0.0.1:0"]);
+    let mut image = square(BLUE);
+    image.resize(2 << 20, 0);
+    let mut socket = Socket::open(&serving);
+    for _ in 0..2 {
+        let content = json!([
+            {"type": "image_url", "image_url": {"url": format!("data:image/png;base64,{}", STANDARD.encode(&image))}},
+            {"type": "text", "text": QUESTION},
+        ]);
+        let asked = json!({
+            "model": NAME, "max_tokens": TOKENS, "temperature": 0,
+            "messages": [{"role": "user", "content": content}],
+        });
+        assert_eq!(text_of(&socket.ask(&asked)), "The square is blue.");
+    }
+}
+
+/// The prompt of `/apply-template` has a marker in the place of an image, as `/completion` takes it.
+#[test]
+fn applied_template_is_a_prompt_with_markers() {
+    let model = model();
+    let serving = Serving::start(&["serve", &model, "--bind", "127.0.0.1:0"]);
+    let data = STANDARD.encode(square(BLUE));
+    let content = json!([
+        {"type": "image_url", "image_url": {"url": "https://example.com/not-fetched.png"}},
+        {"type": "text", "text": QUESTION},
+    ]);
+    let messages = json!({"messages": [{"role": "user", "content": content}]});
+    let applied = body(&serving.post("/apply-template", &messages.to_string()), 200);
+    let prompt = applied["prompt"].as_str().unwrap();
+    assert_eq!(prompt.matches("<__media__>").count(), 1, "{prompt}");
+    let asked = json!({
+        "prompt": {"prompt_string": prompt, "multimodal_data": [data]}, "n_predict": TOKENS, "temperature": 0,
+    });
+    let reply = serving.post("/completion", &asked.to_string());
+    assert_eq!(text_of_response("llama", &reply), "The square is blue.");
+}
+
 /// Promise (Images): the count of a prompt with an image is that of the answer's usage.
 #[test]
 fn counts_of_tokens_have_the_rows_of_images() {

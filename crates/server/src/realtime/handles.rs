@@ -2,6 +2,7 @@
 //!
 //! Limits of WebSockets.
 
+use super::message_gate::GateLimits;
 use crate::config::live_config::LiveConfig;
 use crate::peers::PeerCalls;
 use crate::response::stream_response::StreamResponder;
@@ -19,6 +20,26 @@ pub(crate) struct RealtimeHandles {
     pub(crate) config: Arc<LiveConfig>,
     pub(crate) sockets: OpenSockets,
     pub(crate) peer_calls: Arc<PeerCalls>,
+}
+
+impl RealtimeHandles {
+    /// Bounds of a client's messages: one with images may be as long as a body with images.
+    pub(super) fn message_limits(&self) -> GateLimits {
+        let (config, gateway) = (self.config.now(), self.responder.gateway());
+        let plain_max = config.realtime.message_bytes_max;
+        let long_max = if gateway.models.may_see_images() {
+            config.media_body_bytes_max.max(plain_max)
+        } else {
+            plain_max
+        };
+        GateLimits {
+            plain_max,
+            long_max,
+            bodies: Arc::clone(&gateway.generations.images.media.bodies),
+            bodies_max: config.media_bodies_bytes_max,
+            retry_after: config.retry_after,
+        }
+    }
 }
 
 /// The WebSockets that are open.

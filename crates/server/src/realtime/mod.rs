@@ -3,6 +3,7 @@
 //! ```text
 //! handshake            an HTTP request    -> a WebSocket (101)
 //! handles              what a WebSocket uses, and its limits
+//! message_gate         bytes              -> frames of messages that are within the bounds
 //! session              a socket           -> messages in, messages out, timers; streams take turns
 //! session_handler      a `Command`        -> an effect and a reply
 //! ```
@@ -37,6 +38,7 @@
 
 pub(crate) mod handles;
 pub(crate) mod handshake;
+mod message_gate;
 mod session;
 mod session_handler;
 
@@ -49,7 +51,7 @@ pub struct RealtimeLimits {
     pub connections_max: usize,
     /// Streams attached to one WebSocket; one more is an error.
     pub streams_max: usize,
-    /// Bytes of a message of the client; a longer one closes the connection (1009).
+    /// Bytes of a message of the client, images not counted; a longer one is an error.
     pub message_bytes_max: usize,
     /// Time without any message, including pongs, after which the connection is closed.
     pub idle: Duration,

@@ -6,6 +6,7 @@
 //! cancel.
 
 use super::handles::RealtimeHandles;
+use super::message_gate::MessageGate;
 use super::session_handler::SessionHandler;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, SinkExt, StreamExt};
@@ -33,7 +34,7 @@ const CLOSE_WAIT: Duration = Duration::from_secs(1);
 /// Messages that are read and discarded during the closing handshake.
 const CLOSE_MESSAGES_MAX: usize = 128;
 
-type UpgradedSocket = WebSocketStream<TokioIo<Upgraded>>;
+type UpgradedSocket = WebSocketStream<MessageGate<TokioIo<Upgraded>>>;
 
 /// A running WebSocket.
 pub(super) struct Session {
@@ -41,6 +42,8 @@ pub(super) struct Session {
     handler: SessionHandler,
     pings: PingTimer,
     control_rate: ControlRate,
+    /// Time in which a long message must arrive.
+    body_timeout: Duration,
     /// Ready when the server shuts down.
     draining: BoxFuture<'static, ()>,
     is_draining: bool,
@@ -64,19 +67,22 @@ impl Session {
         upgraded: Upgraded,
     ) -> Self {
         let limits = handles.config.now().realtime;
+        let messages = handles.message_limits();
+        let longest = Some(messages.long_max);
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BYTES)
             // Each message is written to the socket at once, so that backpressure is noticed.
             .write_buffer_size(0)
             .max_write_buffer_size(WRITE_BYTES_MAX)
-            .max_message_size(Some(limits.message_bytes_max))
-            .max_frame_size(Some(limits.message_bytes_max));
-        let io = TokioIo::new(upgraded);
+            .max_message_size(longest)
+            .max_frame_size(longest);
+        let io = MessageGate::new(TokioIo::new(upgraded), messages);
         let mut draining = handles.lifecycle.drain_watch();
         Self {
             socket: WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await,
             pings: PingTimer::new(handles.config.now().keep_alive, limits.idle),
             control_rate: ControlRate::default(),
+            body_timeout: handles.config.now().body_timeout,
             draining: Box::pin(async move {
                 let _ = draining.wait_for(|draining| *draining).await;
             }),
@@ -173,7 +179,10 @@ impl Session {
             Some(Ok(message)) => message,
         };
         match message {
-            Message::Text(text) => self.handler.handle_message(text.as_str()),
+            Message::Text(text) => {
+                let long = self.socket.get_mut().take_arrival();
+                self.handler.handle_message(text.as_str(), long);
+            }
             Message::Binary(_) => {
                 let reason = "messages must be text";
                 return Poll::Ready(Err(SessionEnd::Close(CloseCode::Unsupported, reason)));
@@ -194,16 +203,22 @@ impl Session {
             self.is_draining = true;
             return Poll::Ready(Ok(()));
         }
-        self.pings.poll(cx)
+        ready!(self.pings.poll(cx))?;
+        let waits_since = self.socket.get_ref().waits_since();
+        let waited = waits_since.map(|since| clock::now().saturating_duration_since(since));
+        if waited.is_some_and(|waited| waited >= self.body_timeout) {
+            let reason = "a long message did not arrive within server.body_timeout_ms";
+            return Poll::Ready(Err(SessionEnd::Close(CloseCode::Policy, reason)));
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
 fn end_of_error(error: &Error) -> SessionEnd {
     match error {
-        Error::Capacity(_) => SessionEnd::Close(
-            CloseCode::Size,
-            "the message is longer than realtime.message_bytes_max",
-        ),
+        Error::Capacity(_) => {
+            SessionEnd::Close(CloseCode::Size, "the message is longer than any may be")
+        }
         Error::Utf8(_) => SessionEnd::Close(CloseCode::Invalid, "a text message was not UTF-8"),
         Error::Protocol(_) => {
             SessionEnd::Close(CloseCode::Protocol, "not a valid WebSocket message")

@@ -1,10 +1,12 @@
 //! The session handler: executes the commands of a client. Nothing here waits.
 
 use super::handles::RealtimeHandles;
+use super::message_gate::LongMessage;
 use crate::response::stream_body::StreamBody;
 use crate::routes::streams::SubscribeOptions;
 use bytes::Bytes;
 use gateway::keys::Caller;
+use gateway::media::LongBody;
 use gateway::metrics::MeteredProtocol;
 use gateway::open::{OpenedStream, RequestedDelivery, Resumable, StreamRequest};
 use gateway::streams::StreamRecord;
@@ -61,12 +63,23 @@ impl SessionHandler {
     }
 
     /// Executes the command of a message. The reply is sent if the client requested one or the command failed.
-    pub(super) fn handle_message(&mut self, text: &str) {
+    /// A long message has its share, or was dropped for the error.
+    pub(super) fn handle_message(&mut self, text: &str, long: Option<LongMessage>) {
+        let long_body = match long.transpose() {
+            Ok(share) => share.map(|share| {
+                let plain_max = self.handles.config.now().realtime.message_bytes_max;
+                LongBody::new(text.len(), plain_max, share)
+            }),
+            Err(error) => {
+                self.handles.responder.count_rejection(&error);
+                return self.push_reply(&error_reply(&error, None, None));
+            }
+        };
         let message = realtime_command::parse_message(text);
         let (request, stream) = (message.request.as_deref(), message.stream.as_deref());
         let named = stream.unwrap_or_default();
         let outcome = message.command.and_then(|command| match command {
-            Command::Open(open) => self.open_stream(&open, request).map(Some),
+            Command::Open(open) => self.open_stream(&open, long_body, request).map(Some),
             Command::Attach(attach) => self.attach_stream(named, &attach, request).map(Some),
             Command::Ack(acks) => self.acknowledge_tokens(&acks).map(|()| None),
             Command::Control(control) => self.update_stream(named, *control).map(|()| None),
@@ -95,11 +108,12 @@ impl SessionHandler {
     fn open_stream(
         &mut self,
         open: &OpenCommand<'_>,
+        long_body: Option<LongBody>,
         request: Option<&str>,
     ) -> Result<Value, ApiError> {
         self.caller.count_request(clock::now())?;
         self.expect_capacity()?;
-        let opened = self.open_request(open);
+        let opened = self.open_request(open, long_body);
         let opened = opened.map_err(in_body)?;
         let record = Arc::clone(&opened.record);
         let reply = stream_reply("opened", &record, request);
@@ -125,7 +139,11 @@ impl SessionHandler {
         Ok(())
     }
 
-    fn open_request(&self, open: &OpenCommand<'_>) -> Result<OpenedStream, ApiError> {
+    fn open_request(
+        &self,
+        open: &OpenCommand<'_>,
+        long_body: Option<LongBody>,
+    ) -> Result<OpenedStream, ApiError> {
         let body = RequestBody::parse(Bytes::copy_from_slice(open.body.as_bytes()))?;
         self.expect_no_shared_name(open.protocol, &body.fields())?;
         // A job continues without its client unless the client chooses otherwise.
@@ -142,7 +160,7 @@ impl SessionHandler {
             },
             streamed: true,
             body,
-            long_body: None,
+            long_body,
         };
         request.open_now(self.handles.responder.gateway())
     }

@@ -172,7 +172,7 @@ pub(crate) fn parse_apply_template(
     fields: Fields<'_>,
     model: &Arc<ServedModel>,
 ) -> Result<OffloadedWork, ApiError> {
-    let conversation = vocabulary_request::parse_apply_template(fields)?;
+    let conversation = vocabulary_request::parse_apply_template(fields, model.takes_images())?;
     let model = Arc::clone(model);
     Ok(Box::new(move || {
         let room = PromptLimit::WIDEST;

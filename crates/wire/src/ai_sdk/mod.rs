@@ -4,6 +4,7 @@
 
 mod encoder;
 mod request;
+mod tool_output;
 
 pub(crate) use encoder::SCHEMAS;
 pub use encoder::UiMessageEncoder;

@@ -3,10 +3,13 @@
 //! The transport sends `id`, `messages`, `trigger` and `messageId`, and whatever the page puts into `body`: the fields
 //! of `/v1/chat/completions` are read from there (`model`, `temperature`, `tools`, `response_format` ...).
 
+use super::tool_output::output_content;
 use crate::field_table::{self, FieldRow, FieldTable, Treatment};
 use crate::fields::{self, Fields, JsonObject, RawJson};
 use crate::request_parser::{ParseContext, ParsedBody};
-use crate::shared::content_parts::{ContentPart, UI_ANSWERS, UI_PARTS, append_content, parse_part};
+use crate::shared::content_parts::{
+    ContentPart, UI_ANSWERS, UI_PARTS, append_content, file_part, parse_part,
+};
 use crate::shared::generation_fields;
 use crate::shared::messages::{self, message_list, text_message};
 use crate::shared::tool_calls::value_of_arguments;
@@ -119,6 +122,7 @@ fn add_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>, out: &mut 
             for (index, raw) in parts.into_iter().enumerate() {
                 add_content_part(fields, &format!("{path}.parts[{index}]"), raw, &mut content);
             }
+            add_attachments(fields, path, &object, &mut content);
             out.push(Message {
                 content,
                 ..text_message(role, "")
@@ -138,18 +142,45 @@ fn add_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>, out: &mut 
     }
 }
 
-/// Appends the text or the image of a part of a user or system message; parts of other types are ignored.
+/// Whether a part has no content for the model.
+fn is_ignored(kind: &str) -> bool {
+    IGNORED_PARTS.contains(&kind) || kind.starts_with("data-")
+}
+
+/// Appends the text or the image of a part of a user or system message; parts of an answer are ignored.
 fn add_content_part(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>, out: &mut Value) {
-    match part_type(raw) {
-        Some((_, kind)) if matches!(&*kind, "text" | "file") => {
-            match parse_part(fields, path, raw, &UI_PARTS) {
-                Some(ContentPart::Text(text)) if text.is_empty() => {}
-                Some(part) => append_content(out, part.into_content()),
-                None => {}
-            }
-        }
-        Some(_) => {}
+    match part_type(raw).as_ref().map(|(_, kind)| &**kind) {
+        Some("step-start" | "reasoning" | "reasoning-file" | "dynamic-tool") => {}
+        Some(kind) if is_ignored(kind) || kind.starts_with("tool-") => {}
+        Some(_) => append_part(out, parse_part(fields, path, raw, &UI_PARTS)),
         None => fields.reject(path, "must be an object with a type"),
+    }
+}
+
+fn append_part(out: &mut Value, part: Option<ContentPart>) {
+    match part {
+        Some(ContentPart::Text(text)) if text.is_empty() => {}
+        Some(part) => append_content(out, part.into_content()),
+        None => {}
+    }
+}
+
+/// Appends the files that the SDK had beside the parts before version 5.
+fn add_attachments(fields: &mut Fields<'_>, path: &str, message: &JsonObject<'_>, out: &mut Value) {
+    const NAME: &str = "experimental_attachments";
+    let Some(raw) = message.get(NAME) else {
+        return;
+    };
+    let files = fields::as_list(raw, PARTS_MAX);
+    let files: Option<Vec<_>> =
+        files.and_then(|files| files.into_iter().map(fields::as_object).collect());
+    let Some(files) = files else {
+        let why = format!("must be a list of at most {PARTS_MAX} files");
+        return fields.reject(format_args!("{path}.{NAME}"), why);
+    };
+    for (index, file) in files.iter().enumerate() {
+        let path = format!("{path}.{NAME}[{index}]");
+        append_part(out, file_part(fields, &path, file, &UI_PARTS));
     }
 }
 
@@ -175,7 +206,9 @@ impl Step {
             return;
         };
         match &*kind {
-            "text" | "file" | "reasoning-file" => append_text(fields, path, raw, &mut self.text),
+            "text" | "file" | "reasoning-file" | "image" => {
+                append_text(fields, path, raw, &mut self.text)
+            }
             "reasoning" => append_text(fields, path, raw, &mut self.reasoning),
             "step-start" => std::mem::take(self).finish(out),
             "dynamic-tool" => {
@@ -185,7 +218,7 @@ impl Step {
                     None => fields.reject(format!("{path}.toolName"), "must be a string"),
                 }
             }
-            other if IGNORED_PARTS.contains(&other) || other.starts_with("data-") => {}
+            other if is_ignored(other) => {}
             other => match other.strip_prefix("tool-") {
                 Some(name) => self.add_tool(fields, path, name, &part),
                 None => fields.reject(format!("{path}.type"), "is not a part of a UIMessage"),
@@ -212,20 +245,21 @@ impl Step {
             "id": id, "type": "function", "function": {"name": name, "arguments": input},
         }));
         let result = match &*state {
-            "output-available" => part
-                .get("output")
-                .and_then(fields::parse_value)
-                .map(output_text),
-            "output-error" => text("errorText").map(Cow::into_owned),
-            "output-denied" => Some("the call was denied".to_owned()),
+            "output-available" => {
+                let output = part.get("output");
+                output.and_then(|raw| output_content(fields, &format!("{path}.output"), raw))
+            }
+            "output-error" => text("errorText").map(Value::from),
+            "output-denied" => Some("the call was denied".into()),
             _ => None,
         };
         if let Some(content) = result {
             let rest = [("tool_call_id", &*id), ("name", name)];
             let rest = rest.map(|(key, value)| (key.to_owned(), json!(value)));
             self.results.push(Message {
+                content,
                 rest: rest.into_iter().collect(),
-                ..text_message("tool", content)
+                ..text_message("tool", "")
             });
         }
     }
@@ -265,12 +299,4 @@ fn append_text(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>, out: &mut 
         out.push('\n');
     }
     out.push_str(&text);
-}
-
-/// The text of a tool's output: a string is taken as text, any other value as JSON.
-fn output_text(output: Value) -> String {
-    match output {
-        Value::String(text) => text,
-        other => other.to_string(),
-    }
 }

@@ -244,7 +244,15 @@ impl MessageConversation {
         if let (Some(at), Some(result)) = (call, block.get("content")) {
             let call = self.server_calls.remove(at);
             self.turns.add_call(call.id, call.name, &call.input);
-            self.turns.add_result(id.into_owned(), result_text(result));
+            let path = format!("{path}.content");
+            let content = if has_image(result) {
+                content(fields, &path, result, &RESULT_BLOCKS)
+            } else {
+                Some(result_text(result).into())
+            };
+            if let Some(content) = content {
+                self.turns.add_result(id.into_owned(), content);
+            }
             return;
         }
         match text("text").or_else(|| text("content")) {
@@ -288,6 +296,16 @@ impl MessageConversation {
         }
         Some(())
     }
+}
+
+/// Whether a result has a block with an image.
+fn has_image(result: RawJson<'_>) -> bool {
+    let is_image = |block: RawJson<'_>| {
+        let block = fields::as_object(block);
+        block.is_some_and(|block| block.text("type").as_deref() == Some("image"))
+    };
+    let blocks = fields::as_list(result, PARTS_MAX).unwrap_or_default();
+    blocks.into_iter().any(is_image)
 }
 
 fn leave_out(fields: &mut Fields<'_>, (path, kind): &(String, String)) {

@@ -3,12 +3,10 @@
 
 use crate::fields::{self, Fields, JsonObject};
 use crate::shared::content_parts::required_string;
+pub use crate::shared::images::MEDIA_MARKER;
 use crate::shared::images::{add_base64, parse_images};
 use generate::request::{PARTS_MAX, Prompt, PromptPiece};
 use serde_json::{Value, json};
-
-/// The mark of an image in `prompt_string`, as `/props` says.
-pub const MEDIA_MARKER: &str = "<__media__>";
 
 /// The schema of a prompt with images.
 pub(super) fn schema() -> Value {

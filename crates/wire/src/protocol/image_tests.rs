@@ -102,9 +102,25 @@ fn images_are_read_where_each_protocol_has_them() {
                 {"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_image", "image_url": URL, "detail": "high"}]},
                 {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
                 {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_image", "image_url": URL}]},
+                {"type": "computer_call", "call_id": "d", "action": {"type": "screenshot"}},
+                {"type": "computer_call_output", "call_id": "d", "output": {"type": "computer_screenshot", "image_url": URL}},
+                {"type": "mcp_call", "id": "m", "name": "f", "arguments": "{}", "output": [{"type": "input_image", "image_url": URL}]},
             ]}),
-            vec![json!([text("a"), image(0)]), json!(""), json!([image(1)])],
-            vec!["input[0].content[1]", "input[2].output[0]"],
+            vec![
+                json!([text("a"), image(0)]),
+                json!(""),
+                json!([image(1)]),
+                json!(""),
+                json!([image(2)]),
+                json!(""),
+                json!([image(3)]),
+            ],
+            vec![
+                "input[0].content[1]",
+                "input[2].output[0]",
+                "input[4].output",
+                "input[5].output[0]",
+            ],
         ),
         (
             Protocol::Messages,
@@ -113,15 +129,24 @@ fn images_are_read_where_each_protocol_has_them() {
                 {"role": "user", "content": "d"},
                 {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]},
                 {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": [{"type": "image", "source": source}, text("e")]}]},
+                {"role": "assistant", "content": [
+                    {"type": "mcp_tool_use", "id": "m", "name": "f", "input": {}},
+                    {"type": "mcp_tool_result", "tool_use_id": "m", "content": [{"type": "image", "source": source}]},
+                ]},
+                {"role": "user", "content": "g"},
             ]}),
             vec![
                 json!([text("a\nb"), image(0), text("c"), text("d")]),
                 json!(""),
                 json!([image(1), text("e")]),
+                json!(""),
+                json!([image(2)]),
+                json!("g"),
             ],
             vec![
                 "messages[0].content[2]",
                 "messages[3].content[0].content[0]",
+                "messages[4].content[1].content[0]",
             ],
         ),
         (
@@ -144,6 +169,19 @@ fn images_are_read_where_each_protocol_has_them() {
             vec![json!([text("a"), image(0), text("b"), text("c")])],
             vec!["messages[0].parts[1]"],
         ),
+        // Forms of earlier versions.
+        (
+            Protocol::AiSdkUi,
+            json!({"messages": [{
+                "role": "user", "parts": [{"type": "image", "image": URL}, text("a")],
+                "experimental_attachments": [{"name": "b.png", "contentType": "image/png", "url": URL}],
+            }]}),
+            vec![json!([image(0), text("a"), image(1)])],
+            vec![
+                "messages[0].parts[0]",
+                "messages[0].experimental_attachments[0]",
+            ],
+        ),
     ];
     for (protocol, body, want, places) in rows {
         let request = parse(protocol, &body, true)
@@ -154,6 +192,107 @@ fn images_are_read_where_each_protocol_has_them() {
             request.images.iter().all(|image| *image.bytes == [0, 0, 0]),
             "{protocol:?}"
         );
+    }
+}
+
+/// A conversation of the AI SDK in which a tool has given this output.
+fn of_tool_output(output: &Value) -> Value {
+    let call = json!({"type": "tool-look", "toolCallId": "c", "state": "output-available", "input": {}, "output": output});
+    json!({"messages": [
+        {"role": "user", "parts": [text("a")]},
+        {"role": "assistant", "parts": [call]},
+        {"role": "user", "parts": [text("b")]},
+    ]})
+}
+
+/// Images in outputs of the AI SDK's tools are images: in its own parts, in lists, and in results of MCP.
+#[test]
+fn images_in_outputs_of_ui_tools_are_seen() {
+    let both = json!([image(0), text("c")]);
+    for (output, want, place) in [
+        (
+            json!({"type": "content", "value": [{"type": "media", "data": DATA, "mediaType": "image/png"}, text("c")]}),
+            both.clone(),
+            ".value[0]",
+        ),
+        (
+            json!({"type": "content", "value": [{"type": "image-data", "data": DATA, "mediaType": "image/png"}, text("c"), {"type": "custom"}]}),
+            both.clone(),
+            ".value[0]",
+        ),
+        (
+            json!({"type": "content", "value": [{"type": "file-data", "data": DATA, "mediaType": "Image/PNG"}, text("c")]}),
+            both.clone(),
+            ".value[0]",
+        ),
+        (
+            json!({"content": [{"type": "image", "data": DATA, "mimeType": "image/png"}, text("c")], "isError": false}),
+            both.clone(),
+            ".content[0]",
+        ),
+        (
+            json!([{"type": "image", "image": URL}, {"c": 1}]),
+            json!([image(0), text("{\"c\":1}")]),
+            "[0]",
+        ),
+    ] {
+        let request = parse(Protocol::AiSdkUi, &of_tool_output(&output), true);
+        let request = request.unwrap_or_else(|error| panic!("{output}: {}", error.message));
+        assert_eq!(contents(&request)[2], want, "{output}");
+        let place = format!("messages[1].parts[0].output{place}");
+        assert_eq!(paths(&request), [place], "{output}");
+        let request = parse(Protocol::AiSdkUi, &of_tool_output(&output), false);
+        let request = request.expect("a request to a model that reads text only");
+        let said = contents(&request)[2].to_string();
+        assert!(said.contains("which this model cannot read"), "{said}");
+    }
+}
+
+/// An output of an application's tool without the data of an image stays JSON, also where it has such names.
+#[test]
+fn outputs_of_ui_tools_without_images_are_text() {
+    for output in [
+        json!({"type": "text", "value": "a"}),
+        json!([{"type": "image", "url": "https://a/b.png"}]),
+        json!([{"type": "file", "name": "a.png"}]),
+        json!({"content": [text("a")]}),
+    ] {
+        let request = parse(Protocol::AiSdkUi, &of_tool_output(&output), true);
+        let said = &contents(&request.expect("a request"))[2];
+        let said = said.as_str().expect("a text");
+        assert_eq!(serde_json::from_str::<Value>(said).ok(), Some(output));
+    }
+}
+
+/// Promise (Images): an image that is not read is a 400 with its field, never left out without a word.
+#[test]
+fn images_in_places_that_are_not_read_are_refused() {
+    let screenshot = json!({"type": "computer_screenshot", "image_url": URL});
+    let file = json!({"type": "file-id", "fileId": "f"});
+    for (protocol, body, field) in [
+        (
+            Protocol::Chat,
+            json!({"messages": [{"role": "user", "content": "a", "images": [DATA]}]}),
+            "messages[0].images",
+        ),
+        (
+            Protocol::AiSdkUi,
+            json!({"messages": [{"role": "user", "parts": [{"type": "image_url", "image_url": URL}]}]}),
+            "messages[0].parts[0].type",
+        ),
+        (
+            Protocol::AiSdkUi,
+            of_tool_output(&json!({"type": "content", "value": [file]})),
+            "messages[1].parts[0].output.value[0]",
+        ),
+        (
+            Protocol::Responses,
+            json!({"input": [{"role": "user", "content": "a"}, {"type": "computer_call_output", "call_id": "c", "output": screenshot}]}),
+            "input[1].call_id",
+        ),
+    ] {
+        let error = parse(protocol, &body, true).expect_err("no image");
+        assert_eq!(error.problems[0].field, field, "{}", error.message);
     }
 }
 
@@ -203,7 +342,7 @@ fn sound_video_and_files_are_refused_beside_images() {
     for part in [
         json!({"type": "input_audio", "input_audio": {"data": DATA, "format": "wav"}}),
         json!({"type": "video_url", "video_url": {"url": URL}}),
-        json!({"type": "file", "file": {"file_id": "f"}}),
+        json!({"type": "file", "file": {"filename": "f"}}),
     ] {
         let body = json!({"messages": [{"role": "user", "content": [part]}]});
         let error = parse(Protocol::Chat, &body, true).expect_err("no image");

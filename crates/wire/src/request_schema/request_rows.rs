@@ -85,7 +85,7 @@ pub const REQUESTS: &[RequestSchema] = bodies! {
     "TokenizeRequest" [] or ["content", "prompt", "messages"] samples ["{}", r#"{"messages": []}"#]
         => Other(|fields| vocabulary_request::parse_tokenize(fields).map(drop));
     "DetokenizeRequest" ["tokens"] => Other(|fields| vocabulary_request::parse_detokenize(fields, ANY_NUMBER, |_| 0).map(drop));
-    "ApplyTemplateRequest" ["messages"] => Other(|fields| vocabulary_request::parse_apply_template(fields).map(drop));
+    "ApplyTemplateRequest" ["messages"] => Other(|fields| vocabulary_request::parse_apply_template(fields, true).map(drop));
     "StreamAcknowledgement" [] or ["index", "end"] model false => Other(|fields| Acknowledgement::parse(fields, CHOICES_MAX - 1).map(drop));
     "WorkflowRunRequest" [] => Other(|fields| RunRequest::parse(fields, ANY_NUMBER).map(drop));
     "ChannelWriteRequest" [] model false => Other(|fields| ChannelWriteRequest::parse(fields).map(drop));

@@ -15,12 +15,13 @@ use super::tools::ToolParser;
 use crate::fields::{self, Fields, JsonObject, OrReject, RawJson};
 use crate::request_parser::HistoryLookup;
 use crate::shared::content_parts::{
-    RESPONSES, RESPONSES_ANSWERS, RESPONSES_RESULTS, content, parts_text, required_string,
+    ContentPart, RESPONSES, RESPONSES_ANSWERS, RESPONSES_RESULTS, content, parse_part, parts_text,
+    required_string,
 };
 use crate::shared::messages::{Conversation, text_message};
 use crate::shared::timings::result_text;
 use crate::shared::tool_calls::{parse_arguments, value_of_arguments};
-use generate::request::MESSAGES_MAX;
+use generate::request::{MESSAGES_MAX, PARTS_MAX};
 use generate::tools::{function_name, input_arguments};
 use serde_json::{Map, Value, json};
 use text::Message;
@@ -368,16 +369,19 @@ impl ConversationBuilder {
         kind: &str,
     ) {
         let text = |name: &str| item.text(name);
-        let result = RESULTS.into_iter().find_map(|name| item.get(name));
+        let given = |name| Some((name, item.get(name)?));
+        let result = RESULTS.into_iter().find_map(given);
         let is_result = kind.ends_with("_output");
         let id = text("call_id").or_else(|| text("id"));
         let place = (path.to_owned(), kind.to_owned());
         match (id, result) {
             (Some(id), _) if is_result => {
-                let given = result.or_else(|| item.get("status"));
                 if self.use_pending(&id) || self.turns.has_call(&id) {
-                    let text = given.map(result_text).unwrap_or_default();
-                    self.turns.add_result(id.into_owned(), text);
+                    let given = result.or_else(|| given("status"));
+                    self.add_foreign_result(fields, path, id.into_owned(), given);
+                } else if result.is_some_and(|(_, result)| has_image(result)) {
+                    let why = "must be the call_id of an earlier call: this result has an image";
+                    fields.reject(format_args!("{path}.call_id"), why);
                 } else {
                     leave_out(fields, &place);
                 }
@@ -389,12 +393,41 @@ impl ConversationBuilder {
                     arguments: call_arguments(item),
                     place,
                 });
-                if let Some(result) = result {
+                if result.is_some() {
                     self.use_pending(&id);
-                    self.turns.add_result(id.into_owned(), result_text(result));
+                    self.add_foreign_result(fields, path, id.into_owned(), result);
                 }
             }
             _ => leave_out(fields, &place),
+        }
+    }
+
+    /// Adds the result in the member of this name: its images and texts, or its text alone.
+    fn add_foreign_result(
+        &mut self,
+        fields: &mut Fields<'_>,
+        path: &str,
+        id: String,
+        result: Option<(&str, RawJson<'_>)>,
+    ) {
+        let content = match result {
+            Some((name, result)) if has_image(result) => {
+                let path = format!("{path}.{name}");
+                match fields::as_object(result) {
+                    Some(_) => parse_part(fields, &path, result, &RESPONSES_RESULTS)
+                        .map(ContentPart::into_content),
+                    None => content(fields, &path, result, &RESPONSES_RESULTS),
+                }
+            }
+            result => Some(
+                result
+                    .map(|(_, raw)| result_text(raw))
+                    .unwrap_or_default()
+                    .into(),
+            ),
+        };
+        if let Some(content) = content {
+            self.turns.add_result(id, content);
         }
     }
 
@@ -415,6 +448,16 @@ impl ConversationBuilder {
             leave_out(fields, &call.place);
         }
     }
+}
+
+/// Whether a result is a screenshot, or a list of parts with an image.
+fn has_image(result: RawJson<'_>) -> bool {
+    let is_image = |part: RawJson<'_>| {
+        let kind = fields::as_object(part).and_then(|part| part.text("type"));
+        matches!(kind.as_deref(), Some("computer_screenshot" | "input_image"))
+    };
+    let parts = fields::as_list(result, PARTS_MAX).unwrap_or_default();
+    is_image(result) || parts.into_iter().any(is_image)
 }
 
 fn leave_out(fields: &mut Fields<'_>, (path, kind): &(String, String)) {

@@ -2,7 +2,7 @@
 //!
 //! A protocol has a [`PartTypes`] of the types that it knows; a type has the same meaning in all of them.
 
-use super::images::{self, TEXT_MESSAGE};
+use super::images::{self, FILE_IDS, STORED_MESSAGE, TEXT_MESSAGE};
 use crate::base64;
 use crate::fields::{self, Fields, JsonObject, JsonType, OrReject, RawJson};
 use generate::request::PARTS_MAX;
@@ -94,6 +94,7 @@ pub(crate) const RESPONSES: PartTypes = PartTypes {
         "reasoning_text",
         "refusal",
         "input_image",
+        "computer_screenshot",
         "input_file",
         "input_audio",
     ],
@@ -161,12 +162,33 @@ pub(crate) const UI_ANSWERS: PartTypes = PartTypes {
 
 /// Parts of a `UIMessage` of the AI SDK with a text, and files.
 pub(crate) const UI_PARTS: PartTypes = PartTypes {
-    names: &["text", "reasoning", "file", "reasoning-file"],
+    names: &["text", "reasoning", "file", "reasoning-file", "image"],
     has_strings: false,
     message: "is not a part of a UIMessage",
     noun: "parts",
     images: ImageRule::Taken,
     leaves_out_unknown: false,
+};
+
+/// Parts of a tool's output in the AI SDK, and of a result of MCP.
+pub(crate) const UI_RESULTS: PartTypes = PartTypes {
+    names: &[
+        "text",
+        "image",
+        "image-data",
+        "image-url",
+        "image-file-id",
+        "image-file-reference",
+        "media",
+        "file",
+        "file-data",
+        "file-url",
+        "file-id",
+        "file-reference",
+    ],
+    images: ImageRule::InResults,
+    leaves_out_unknown: true,
+    ..UI_PARTS
 };
 
 impl PartTypes {
@@ -369,26 +391,78 @@ fn part_of_type(
         "tool_reference" => required_string(fields, path, part, "tool_name"),
         "search_result" => search_result_text(fields, path, part),
         "document" => document_text(fields, path, part),
-        "image" | "image_url" | "input_image" => {
+        "image"
+        | "image_url"
+        | "input_image"
+        | "computer_screenshot"
+        | "image-data"
+        | "image-url"
+        | "image-file-id"
+        | "image-file-reference" => {
             return images::parse_image(fields, path, part, types);
         }
-        "file" if has_image_type(part) => {
-            return images::parse_image(fields, path, part, types);
-        }
-        "file" | "reasoning-file" | "input_file" => {
-            let text = text_of_part(part);
-            text.or_reject(fields, path, FILES_MESSAGE)
-        }
+        kind if FILES.contains(&kind) => return file_part(fields, path, part, types),
         "input_audio" | "video_url" | "container_upload" => fields.no_value(path, FILES_MESSAGE),
         _ => required_string(fields, path, part, "text"),
     };
     text.map(ContentPart::Text)
 }
 
+/// Types of parts that are files.
+const FILES: [&str; 8] = [
+    "file",
+    "reasoning-file",
+    "input_file",
+    "media",
+    "file-data",
+    "file-url",
+    "file-id",
+    "file-reference",
+];
+
+/// Parses a file: an image, or a text. Errors are recorded in `fields`.
+pub(crate) fn file_part(
+    fields: &mut Fields<'_>,
+    path: &str,
+    part: &JsonObject<'_>,
+    types: &PartTypes,
+) -> Option<ContentPart> {
+    if has_image_type(part) {
+        return images::parse_image(fields, path, part, types);
+    }
+    let inner = part.object("file");
+    let file = inner.as_ref().unwrap_or(part);
+    let names_file = FILE_IDS.iter().any(|name| file.get(name).is_some());
+    let message = if names_file {
+        STORED_MESSAGE
+    } else {
+        FILES_MESSAGE
+    };
+    let text = text_of_part(part).or_reject(fields, path, message);
+    text.map(ContentPart::Text)
+}
+
+/// Members of a file of the AI SDK with its media type: the one of today, and those of earlier versions and of MCP.
+const MEDIA_TYPES: [&str; 3] = ["mediaType", "mimeType", "contentType"];
+
+/// The media type of a file of the AI SDK.
+fn media_type<'a>(part: &JsonObject<'a>) -> Option<Cow<'a, str>> {
+    MEDIA_TYPES.into_iter().find_map(|name| part.text(name))
+}
+
 /// Whether a file of the AI SDK is an image.
-fn has_image_type(part: &JsonObject<'_>) -> bool {
-    let media_type = part.text("mediaType");
-    media_type.is_some_and(|name| name.starts_with("image/"))
+pub(crate) fn has_image_type(part: &JsonObject<'_>) -> bool {
+    let begins = |text: &str, with: &str| {
+        let start = text.as_bytes().get(..with.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(with.as_bytes()))
+    };
+    match media_type(part) {
+        Some(media_type) => begins(&media_type, "image"),
+        None => {
+            let url = part.text("url").or_else(|| part.text("data"));
+            url.is_some_and(|url| begins(&url, "data:image/"))
+        }
+    }
 }
 
 /// Title, source and text of a result of a search.
@@ -470,8 +544,8 @@ fn text_of_part(part: &JsonObject<'_>) -> Option<String> {
     let inner = part.object("file");
     let file = inner.as_ref().unwrap_or(part);
     let member = |name: &str| file.text(name);
-    let data = member("file_data").or_else(|| member("url"))?;
-    let media_type = member("mediaType").unwrap_or_default();
+    let data = ["file_data", "url", "data"].into_iter().find_map(member)?;
+    let media_type = media_type(file).unwrap_or_default();
     let text = match data.strip_prefix("data:") {
         Some(url) => {
             let (media_type, data) = url.split_once(";base64,")?;

@@ -11,14 +11,20 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use text::{image_part, text_part};
 
+/// The mark of an image in llama.cpp's `prompt_string`, as `/props` says.
+pub const MEDIA_MARKER: &str = "<__media__>";
 /// Text in place of an image that is left out.
 pub(crate) const LEFT_OUT_IMAGE: &str = "(an image, which this model cannot read)";
 /// Error message for an image that another server has.
 const REMOTE_MESSAGE: &str =
     "is a URL, and remote images are off (vision.remote): send a data URL with the image in base64";
 /// Error message for an image that the API's own server has.
-const STORED_MESSAGE: &str =
+pub(super) const STORED_MESSAGE: &str =
     "names a file: files are not stored by this server: send image_url with a data URL";
+/// Members with the name of a file that the API's own server has.
+pub(super) const FILE_IDS: [&str; 3] = ["file_id", "fileId", "providerReference"];
+/// Error message for a `source` of another type.
+const SOURCE_TYPE_MESSAGE: &str = "must be base64, url or file";
 /// Error message for a part without an image.
 const SOURCE_MESSAGE: &str = "is an image without a source: send a data URL, or base64";
 /// Error message where only text is read.
@@ -62,27 +68,53 @@ pub(super) fn parse_image<'a>(
         return Some(ContentPart::Text(LEFT_OUT_IMAGE.to_owned()));
     }
     let detail = parse_detail(fields, path, part)?;
-    let source = Source::of_part(part).or_reject(fields, path, SOURCE_MESSAGE)?;
+    let source = Source::of_part(fields, path, part)?;
     add_image(fields, path, &source, detail).map(ContentPart::Image)
 }
 
 impl<'a> Source<'a> {
-    /// The `image_url` of OpenAI's parts, the `source` of Anthropic's blocks, or the `url` of the AI SDK's files.
-    fn of_part(part: &JsonObject<'a>) -> Option<Self> {
-        let text = |object: &JsonObject<'a>, name| object.text(name);
-        if let Some(source) = part.object("source") {
-            return match &*text(&source, "type")? {
-                "base64" => text(&source, "data").map(Self::Base64),
-                "url" => text(&source, "url").map(Self::Url),
-                _ => Some(Self::File),
-            };
-        }
-        let Some(url) = part.get("image_url").or_else(|| part.get("url")) else {
-            return part.get("file_id").map(|_| Self::File);
+    /// The `image_url` of OpenAI's parts, the `source` of Anthropic's blocks, or the `url`, `image` or `data` of the AI SDK's
+    /// parts. Errors are recorded in `fields`.
+    fn of_part(fields: &mut Fields<'_>, path: &str, part: &JsonObject<'a>) -> Option<Self> {
+        let source = match part.object("source") {
+            Some(source) => match source.text("type").as_deref() {
+                Some("base64") => source.text("data").map(Self::Base64),
+                Some("url") => source.text("url").map(Self::Url),
+                Some("file") => Some(Self::File),
+                Some(_) => {
+                    let path = format_args!("{path}.source.type");
+                    return fields.no_value(path, SOURCE_TYPE_MESSAGE);
+                }
+                None => None,
+            },
+            None => Self::of_member(part),
         };
-        match fields::as_object(url) {
-            Some(object) => text(&object, "url").map(Self::Url),
-            None => fields::as_text(url).map(Self::Url),
+        source.or_reject(fields, path, SOURCE_MESSAGE)
+    }
+
+    fn of_member(part: &JsonObject<'a>) -> Option<Self> {
+        let url = part.get("image_url").or_else(|| part.get("url"));
+        let data = part.get("image").or_else(|| part.get("data"));
+        let Some(value) = url.or(data) else {
+            let is_file = FILE_IDS.iter().any(|name| part.get(name).is_some());
+            return is_file.then_some(Self::File);
+        };
+        match fields::as_object(value) {
+            Some(object) => {
+                let data = || object.text("data").map(Self::of_data);
+                object.text("url").map(Self::Url).or_else(data)
+            }
+            None if url.is_some() => fields::as_text(value).map(Self::Url),
+            None => fields::as_text(value).map(Self::of_data),
+        }
+    }
+
+    /// Base64, or the URL of an image.
+    fn of_data(data: Cow<'a, str>) -> Self {
+        if data.starts_with("http://") || data.starts_with("https://") {
+            Self::Url(data)
+        } else {
+            Self::Base64(data)
         }
     }
 }
@@ -182,13 +214,24 @@ pub(crate) fn parse_images(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>
 
 /// Adds an image in base64, or as a data URL. Returns its number; errors are recorded in `fields`.
 pub(crate) fn add_base64(fields: &mut Fields<'_>, path: &str, data: Cow<'_, str>) -> Option<usize> {
-    let is_remote = data.starts_with("http://") || data.starts_with("https://");
-    let source = if is_remote {
-        Source::Url(data)
-    } else {
-        Source::Base64(data)
+    add_image(fields, path, &Source::of_data(data), Detail::Auto)
+}
+
+/// A content as a text with a marker in the place of each image; neighboring texts are separated by a line end.
+pub(crate) fn write_markers(content: &mut Value) {
+    let Value::Array(parts) = content else {
+        return;
     };
-    add_image(fields, path, &source, Detail::Auto)
+    let (mut marked, mut after_text) = (String::new(), false);
+    for part in parts {
+        let text = part["text"].as_str();
+        if after_text && text.is_some() {
+            marked.push('\n');
+        }
+        marked.push_str(text.unwrap_or(MEDIA_MARKER));
+        after_text = text.is_some();
+    }
+    *content = Value::String(marked);
 }
 
 /// A piece of a text with images in it.

@@ -127,6 +127,7 @@ fn parse_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Optio
         rest.insert("tool_calls".to_owned(), calls);
     }
     let is_answer = role.as_deref() == Some("assistant");
+    expect_no_images(fields, path, &object, is_answer);
     // Tools may return nothing.
     let may_be_silent = is_answer || matches!(role.as_deref(), Some("tool" | FORMER_ROLE));
     let (content, refusal) = (object.get("content"), object.get("refusal"));
@@ -161,6 +162,25 @@ fn parse_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Optio
         content,
         rest,
     })
+}
+
+/// Rejects Ollama's list of images beside the content, which has parts for them. The images of an earlier answer, which other
+/// servers give there, are left out.
+fn expect_no_images(
+    fields: &mut Fields<'_>,
+    path: &str,
+    message: &JsonObject<'_>,
+    is_answer: bool,
+) {
+    let images = message.get("images");
+    match images.filter(|images| !fields::is_empty_list(*images)) {
+        Some(_) if is_answer => fields.leave_out(path, "messages.images".to_owned()),
+        Some(_) => {
+            let why = "is not read here: images are parts of content";
+            fields.reject(format_args!("{path}.images"), why);
+        }
+        None => {}
+    }
 }
 
 /// The members and the role of a message; errors are recorded in `fields`.

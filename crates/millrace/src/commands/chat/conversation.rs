@@ -217,7 +217,7 @@ impl ChatCommand {
             ("system", "") => Self::ShowSystem,
             ("system", text) => Self::System(text.to_owned()),
             ("image", "") => return Some(Err("/image: needs the path of a file".to_owned())),
-            ("image", path) => Self::Image(path.into()),
+            ("image", path) => Self::Image(without_quotes(path).into()),
             ("set", "") => Self::ShowSettings,
             ("set", setting) => match setting.split_once(char::is_whitespace) {
                 Some((name, value)) => Self::Set {
@@ -230,6 +230,12 @@ impl ChatCommand {
         };
         Some(Ok(command))
     }
+}
+
+/// A path as a terminal writes it that a file was dropped on: in quotes where it has spaces.
+fn without_quotes(path: &str) -> &str {
+    let inner = |quote: char| path.strip_prefix(quote)?.strip_suffix(quote);
+    inner('"').or_else(|| inner('\'')).unwrap_or(path)
 }
 
 /// The options that `/set` changes, a line each.
@@ -406,6 +412,11 @@ mod tests {
             ("/bye", Some(ChatCommand::Leave)),
             ("/clear", Some(ChatCommand::Clear)),
             ("/image a b.png", Some(ChatCommand::Image("a b.png".into()))),
+            (
+                r#"/image "a b.png""#,
+                Some(ChatCommand::Image("a b.png".into())),
+            ),
+            ("/image 'a.png'", Some(ChatCommand::Image("a.png".into()))),
             ("/system", Some(ChatCommand::ShowSystem)),
             (
                 "/system Be  brief.",

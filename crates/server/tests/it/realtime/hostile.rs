@@ -132,10 +132,8 @@ fn invalid_message_is_reported_and_the_connection_continues() {
 #[test]
 fn fatal_messages_close_the_connection() {
     let rig = Rig::with(fake(), tight());
-    let rows = [
-        (Message::binary(vec![1, 2, 3]), 1003),
-        (Message::text("x".repeat(5000)), 1009),
-    ];
+    // A message longer than any that is dropped: `realtime/message_gate/tests.rs`.
+    let rows = [(Message::binary(vec![1, 2, 3]), 1003)];
     for (message, code) in rows {
         let mut talk = Talk::with(&rig);
         let id = talk.open(
@@ -149,6 +147,25 @@ fn fatal_messages_close_the_connection() {
         // What ran for this client alone is over.
         rig.wait_until_empty();
     }
+}
+
+#[test]
+fn message_that_is_too_long_is_an_error_and_the_streams_continue() {
+    let rig = Rig::with(fake(), tight());
+    let mut talk = Talk::with(&rig);
+    let over = json!({"resumable": false, "acks": "explicit"});
+    let id = talk.open("a", &over, &job(400));
+    talk.of(&id, "backpressure");
+    let long = json!({"type": "open", "request": "b", "body": {"prompt": "x".repeat(5000)}});
+    for long in [long.to_string(), "x".repeat(1 << 20)] {
+        talk.send(Message::text(long));
+        let told = talk.wait("an error", |told| told["type"] == "error");
+        assert_eq!(told["code"], "message_too_large", "{told}");
+        let why = "a message may have at most 4096 bytes (realtime.message_bytes_max)";
+        assert_eq!(told["message"], why);
+    }
+    talk.say(&json!({"type": "cancel", "stream": id}));
+    assert_eq!(talk.of(&id, "ended")["reason"], "CANCELLED");
 }
 
 #[test]

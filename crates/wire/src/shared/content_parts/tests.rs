@@ -66,6 +66,39 @@ fn image_has_the_same_bytes_in_every_protocol() {
             part(json!({"type": "file", "mediaType": "image/webp", "url": of_png})),
             &UI_PARTS,
         ),
+        (
+            part(json!({"type": "file", "mediaType": "IMAGE/PNG", "url": of_png})),
+            &UI_PARTS,
+        ),
+        (part(json!({"type": "file", "url": of_png})), &UI_PARTS),
+        (
+            part(json!({"type": "file", "mimeType": "image/png", "data": PIXEL})),
+            &UI_PARTS,
+        ),
+        (part(json!({"type": "image", "image": of_png})), &UI_PARTS),
+        (part(json!({"type": "image", "image": PIXEL})), &UI_PARTS),
+        (
+            part(json!({"type": "media", "mediaType": "image/png", "data": PIXEL})),
+            &UI_RESULTS,
+        ),
+        (
+            part(json!({"type": "file-data", "mediaType": "image/png", "data": PIXEL})),
+            &UI_RESULTS,
+        ),
+        (
+            part(json!({"type": "image-url", "url": of_png})),
+            &UI_RESULTS,
+        ),
+        (
+            part(
+                json!({"type": "file", "mediaType": "image", "data": {"type": "url", "url": of_png}}),
+            ),
+            &UI_RESULTS,
+        ),
+        (
+            part(json!({"type": "computer_screenshot", "image_url": of_png})),
+            &RESPONSES_RESULTS,
+        ),
         // Letters of URLs, line ends and no padding, another label, and an escape of JSON.
         (
             format!(r#"{{"type": "image_url", "image_url": "data:;base64,{url_safe}"}}"#),
@@ -158,6 +191,22 @@ fn image_is_refused_in_the_same_words_in_every_protocol() {
             r#"{"type": "input_image", "file_id": "f"}"#,
             &RESPONSES,
             stored,
+        ),
+        (
+            r#"{"type": "image-file-id", "fileId": "f"}"#,
+            &UI_RESULTS,
+            stored,
+        ),
+        (
+            r#"{"type": "image", "source": {"type": "bogus", "data": "AAAA"}}"#,
+            &USER_BLOCKS,
+            "p.source.type: must be base64, url or file",
+        ),
+        (r#"{"type": "image", "image": {"0": 137}}"#, &UI_PARTS, none),
+        (
+            r#"{"type": "image", "image": "https://a/b.png"}"#,
+            &UI_PARTS,
+            remote,
         ),
         (r#"{"type": "image_url"}"#, &CHAT, none),
         (
@@ -360,7 +409,12 @@ fn part_of_another_protocol_or_without_a_text_is_refused() {
         (
             r#"{"type": "file", "file": {"file_id": "file-1", "filename": "a.txt"}}"#,
             &CHAT,
-            FILES_MESSAGE,
+            STORED_MESSAGE,
+        ),
+        (
+            r#"{"type": "input_file", "file_id": "file-1"}"#,
+            &RESPONSES,
+            STORED_MESSAGE,
         ),
         // A PDF, once without its type; bytes that are not UTF-8; a sound.
         (
