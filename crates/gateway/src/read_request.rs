@@ -93,7 +93,8 @@ impl ReadRequest {
             return Ok(());
         }
         expect_fetchable(images, &self.lease.serving.model)?;
-        self.key = Some(self.request.caller.open_streams_permit(choices)?);
+        let permit = self.request.caller.open_streams_permit(choices);
+        self.key = Some(permit.map_err(ApiError::from)?);
         let fetched = remote.fetch_all(images, &gateway.generations).await?;
         self.fetched = Some(fetched);
         Ok(())
