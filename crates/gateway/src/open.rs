@@ -151,13 +151,9 @@ impl ParsedRequest {
         let closed_objects = handles.limits.now().closed_objects;
         let seed = || handles.ids.next_seed();
         resolve_params(&mut self.ask.params, closed_objects, seed);
-        let key = match self.key.take() {
-            Some(key) => key,
-            None => {
-                let caller = &self.request.caller;
-                caller.open_streams_permit(self.ask.choices())?
-            }
-        };
+        let caller = &self.request.caller;
+        let new_key = || caller.open_streams_permit(self.ask.choices());
+        let key = self.key.take().map_or_else(new_key, Ok)?;
         let admission = admission_request(handles, &self, (key.account(), now));
         let serving = Arc::clone(&self.lease.serving);
         let described = self.images.as_ref().and_then(RequestedImages::to_describe);

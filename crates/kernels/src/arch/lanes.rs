@@ -333,6 +333,7 @@ pub(crate) unsafe fn exp<L: Lanes>(x: L) -> L {
 /// # Safety
 /// As [`Lanes`].
 #[inline(always)]
+#[expect(clippy::approx_constant, reason = "a coefficient of the polynomial")]
 pub(crate) unsafe fn exp2_of_negative<L: Lanes>(x: L) -> L {
     // 2^x = 2^n 2^r with |r| <= 1/2; the polynomial of 2^r has minimal relative error with a constant term of 1.
     // SAFETY: guaranteed by the caller.

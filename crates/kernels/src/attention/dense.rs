@@ -73,9 +73,9 @@ pub struct DenseAttention {
 
 /// The buffers of one worker, by path.
 enum DenseWorkspace {
-    Vectors(vectors::VectorWorkspace),
+    Vectors(Box<vectors::VectorWorkspace>),
     #[cfg(target_arch = "x86_64")]
-    Tiles(tiles::TileWorkspace),
+    Tiles(Box<tiles::TileWorkspace>),
 }
 
 /// The inputs of one call.
@@ -331,9 +331,9 @@ impl DenseWorkspace {
     fn new(shape: &DenseShape) -> Self {
         #[cfg(target_arch = "x86_64")]
         if shape.isa.has_tiles() {
-            return Self::Tiles(tiles::TileWorkspace::new(shape));
+            return Self::Tiles(Box::new(tiles::TileWorkspace::new(shape)));
         }
-        Self::Vectors(vectors::VectorWorkspace::new(shape))
+        Self::Vectors(Box::new(vectors::VectorWorkspace::new(shape)))
     }
 
     fn bytes(&self) -> usize {

@@ -207,7 +207,7 @@ impl Step {
         };
         match &*kind {
             "text" | "file" | "reasoning-file" | "image" => {
-                append_text(fields, path, raw, &mut self.text)
+                append_text(fields, path, raw, &mut self.text);
             }
             "reasoning" => append_text(fields, path, raw, &mut self.reasoning),
             "step-start" => std::mem::take(self).finish(out),

@@ -135,7 +135,11 @@ fn encoder(kind: u64) -> FakeEncoderConfig {
         } else {
             0
         },
-        costs: if kind % 4 == 0 { &[1] } else { &[3, 1, 7] },
+        costs: if kind.is_multiple_of(4) {
+            &[1]
+        } else {
+            &[3, 1, 7]
+        },
         log: EncoderLog::default(),
     }
 }

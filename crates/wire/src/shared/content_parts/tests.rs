@@ -403,6 +403,7 @@ fn text_file_is_its_text() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of parts")]
 fn part_of_another_protocol_or_without_a_text_is_refused() {
     for (part, types, want) in [
         (r#"{"type": "file", "file": {}}"#, &CHAT, FILES_MESSAGE),
