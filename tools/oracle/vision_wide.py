@@ -37,7 +37,7 @@ EXPERT_MARGIN = 0.02
 ROUTER = "mlp.gate.weight"
 FILE = "model.safetensors"
 # Cases without a class in SAVED.
-LEFT_OUT = ("idefics3_wide", "minicpm25", "minicpm26", "minicpm46")
+LEFT_OUT = ("idefics3_wide", "minicpm25", "minicpm26")
 
 
 def main():

@@ -206,7 +206,7 @@ fn chart_and_unit_agree_with_the_project() {
         }
         let same = [
             "THIRD-PARTY-LICENSES.txt",
-            "\n    MILLRACE_JOURNAL_DIRECTORY=/data/journal\n",
+            "\n    MILLRACE_JOURNAL_DIRECTORY=/data/journal \\\n    XDG_DATA_HOME=/data\n",
             "ENV MILLRACE_SERVER_BIND=0.0.0.0:8420 ",
             "\nUSER 65532:65532\n",
             "\nVOLUME /data\n",
