@@ -21,7 +21,7 @@ const COST_PRODUCTS: usize = 1_000_000;
 
 /// More rows are no chunk. A step of decodes takes the longer the larger the model is, and so does a chunk of so many rows: in a
 /// model of thirty layers about a tenth of the time of seven decodes.
-const CHUNK_ROWS_MAX: usize = 48;
+const CHUNK_ROWS_MAX: usize = 64;
 
 /// Fewer rows are no chunk: each reads all weights of the layer.
 const CHUNK_ROWS_MIN: usize = 16;
