@@ -65,7 +65,7 @@ class Wide:
         fresh = kind(widened(small.config))
         fresh.config._attn_implementation = "eager"
         stored, self.config = saved(fresh)
-        self.table = {name: told(name, tensor, fresh.config.model_type) for name, tensor in stored.items()}
+        self.table = {name: drawn_from(name, tensor, fresh.config.model_type) for name, tensor in stored.items()}
         with tempfile.TemporaryDirectory() as path:
             (pathlib.Path(path) / "config.json").write_text(json.dumps(self.config))
             tensors = {name: numbers(name, tensor.shape, *self.table[name]) for name, tensor in stored.items()}
@@ -136,7 +136,7 @@ def widened(config):
     return type(config).from_dict(fields)
 
 
-def told(name, fresh, family):
+def drawn_from(name, fresh, family):
     """A seed, a mean and a deviation."""
     fresh = fresh.astype(np.float64)
     mean = round(float(fresh.mean()), 2) + 0.0

@@ -26,7 +26,8 @@ pub(super) struct PlannedUnits {
 
 /// The learned time of units, and those of a step.
 ///
-/// The model gives the cost of its next unit, and the time of a cost of 1 is learned: units of one encoding take from 3 to 60 ms.
+/// The model gives the cost of its next unit, and the time of a cost of 1 is learned: the units of one
+/// encoding take from 3 to 15 ms.
 #[derive(Default)]
 pub(super) struct UnitClock {
     /// Time of a cost of 1; 0 = not measured yet.
@@ -73,16 +74,14 @@ impl UnitClock {
     /// Takes the time of the next unit. Returns whether it fits; without decodes the first one always does.
     pub(super) fn take(&mut self, cost: u64) -> bool {
         self.next_cost = cost;
-        let is_first = self.run == 0;
+        let (is_first, ns) = (self.run == 0, self.time_of(cost));
         let Some(planned) = self.planned else {
             return false;
         };
         if let Some(left_ns) = &mut self.left_ns {
-            let ns = self.cost_ns.saturating_mul(cost);
-            let fits = match planned.beside_decodes {
-                _ if self.cost_ns == 0 => is_first,
-                true => ns <= *left_ns,
-                false => is_first || ns <= *left_ns,
+            let fits = match self.cost_ns {
+                0 => is_first,
+                _ => ns <= *left_ns || is_first && !planned.beside_decodes,
             };
             if !fits {
                 return false;
@@ -93,7 +92,7 @@ impl UnitClock {
         true
     }
 
-    /// Whether the last unit was the last of its encoding or block.
+    /// The encoding or the block has ended.
     pub(super) fn end_work(&mut self) {
         self.next_cost = 0;
     }

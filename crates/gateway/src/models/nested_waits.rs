@@ -1,9 +1,9 @@
 //! Requests that wait for a model while they keep another one: those with images that another model describes.
 //!
 //! Such a request *keeps* a model, which is not idle until the request ends, and *waits* for another one, for which the loader
-//! evicts idle models only. The bad interleavings: the wanted model has no room beside the kept ones, so that the request
+//! evicts idle models only. The bad interleavings: the wanted model has no room next to the kept ones, so that the request
 //! waits for its own end; or the loader waits for a kept model to be idle, to load one that was queued before the wanted one.
-//! Neither can happen: a wait begins only if the largest model that is waited for so has room beside all kept ones, and the
+//! Neither can happen: a wait begins only if the largest model that is waited for so has room next to all kept ones, and the
 //! loader takes models that are waited for so before others. All other models become idle without such a wait.
 
 use super::{ModelEntry, ModelLease, ModelRegistry, ModelState, ReadyModel};
@@ -33,7 +33,7 @@ struct BegunWait<'a>(&'a NestedWaits, Arc<NestedWait>);
 /// Why a wait does not begin.
 #[derive(Debug, PartialEq, Eq)]
 enum NoRoom {
-    /// There is none beside the request's own model.
+    /// There is none next to the request's own model.
     Ever,
     /// Other such requests have it.
     Now,
@@ -144,7 +144,7 @@ impl ModelRegistry {
             NoRoom::Ever => {
                 let name = kept.id();
                 let why = format!(
-                    "it needs {needed} MiB of memory beside the {held} MiB of model {name}, which the request is for, \
+                    "it needs {needed} MiB of memory next to the {held} MiB of model {name}, which the request is for, \
                      and all models together may have {most} MiB (models.memory_budget_mib)"
                 );
                 ApiError::ours("model_failed", why)

@@ -187,7 +187,7 @@ unsafe fn multiply_floats<D: Int8Dot, const F: u8, const M: usize>(
             let mut at = panel.as_ptr().add(part * D::ROWS * width);
             let (mut even, mut odd) = ([D::splat(0.0); M], [D::splat(0.0); M]);
             for pair in 0..pairs {
-                // A line of f32 has half the columns of others, which are multiplied in half the time.
+                // A line of f32 has half the columns of other formats, which are multiplied in half the time.
                 prefetch_for_rows(at, 2 * LANES * width, 2 * M / width);
                 let (a, b) = (
                     load_weights::<D, F>(at),

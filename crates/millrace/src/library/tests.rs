@@ -24,7 +24,7 @@ impl Shelves {
     fn new(label: &str) -> Self {
         let name = format!("millrace-{}-library-{label}", std::process::id());
         let root = std::env::temp_dir().join(name);
-        // With names, so that more of them are not in the data of whoever runs the tests.
+        // With names, so that more of them are not in the data of the user who runs the tests.
         fs::create_dir_all(root.join("models/names")).unwrap();
         let shelves = Self { root };
         shelves.model("outside.gguf");

@@ -76,20 +76,20 @@ impl From<MadeRecord> for DerivedModel {
     }
 }
 
-/// The records of one model directory. A pulled model has its record in `names/` beside the models. Other names are recorded there
+/// The records of one model directory. A pulled model has its record in `names/` in that directory. Other names are recorded there
 /// too if the folder is there already; otherwise in the user's data, since a directory that only has models may be a checkout, or
 /// be shared.
 pub(super) struct Records {
     /// `names/` in the model directory.
-    beside: PathBuf,
-    /// The folder in the user's data; `None`: all records are beside the models.
+    in_models: PathBuf,
+    /// The folder in the user's data; `None`: all records are in the model directory.
     apart: Option<PathBuf>,
 }
 
 impl Records {
     pub(super) fn of(directory: &Path, apart: Option<PathBuf>) -> Self {
         Self {
-            beside: directory.join(FOLDER),
+            in_models: directory.join(FOLDER),
             apart,
         }
     }
@@ -97,7 +97,7 @@ impl Records {
     /// The folders with records. Where both have a name, the first has the newer record: the second could not be written.
     fn folders(&self) -> impl Iterator<Item = &Path> {
         let apart = self.apart.as_deref().into_iter();
-        apart.chain([self.beside.as_path()])
+        apart.chain([self.in_models.as_path()])
     }
 
     /// The record of a name; `None` also if the record cannot be read.
@@ -131,16 +131,16 @@ impl Records {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
         }
         let Some(apart) = &self.apart else {
-            return write_record(&self.beside, name, &text);
+            return write_record(&self.in_models, name, &text);
         };
-        let is_beside = record.is_pulled() || self.beside.is_dir();
-        if !is_beside && write_record(apart, name, &text).is_ok() {
+        let is_in_models = record.is_pulled() || self.in_models.is_dir();
+        if !is_in_models && write_record(apart, name, &text).is_ok() {
             return Ok(());
         }
-        match write_record(&self.beside, name, &text) {
+        match write_record(&self.in_models, name, &text) {
             // An earlier record there would hide this one.
             Ok(()) => remove_file(&apart.join(name.file_name())).map(|_| ()),
-            Err(_) if is_beside && write_record(apart, name, &text).is_ok() => Ok(()),
+            Err(_) if is_in_models && write_record(apart, name, &text).is_ok() => Ok(()),
             failed => failed,
         }
     }

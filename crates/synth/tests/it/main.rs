@@ -26,6 +26,7 @@ fn small_presets_load() {
     let heavy = [
         "llama-1b",
         "llama-8b",
+        "gemma3-4b",
         "qwen3-0.6b",
         "qwen3-30b-a3b-slice",
         "mamba2-370m",
@@ -61,6 +62,7 @@ fn large_presets_have_model_shapes() {
     for (name, parameters) in [
         ("llama-1b", 1_235_814_432),
         ("llama-8b", 8_030_261_312),
+        ("gemma3-4b", 3_880_263_168),
         ("qwen3-0.6b", 596_049_920),
         SLICE,
     ] {

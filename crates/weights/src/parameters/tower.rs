@@ -239,7 +239,7 @@ impl<P: Packing> TowerWeights<P> {
         for layer in config.layers..config.stored_layers {
             tensors.ignore_prefix(&format!("v.blk.{layer}."));
         }
-        // The merger of MiniCPM-V 4.6 is there also where the model was told to merge less.
+        // The merger of MiniCPM-V 4.6 is there also where the configuration merges less.
         if config.merge_after.is_none() {
             tensors.ignore_prefix("v.vit_merger.");
         }

@@ -165,7 +165,7 @@ fn append_part(out: &mut Value, part: Option<ContentPart>) {
     }
 }
 
-/// Appends the files that the SDK had beside the parts before version 5.
+/// Appends the files that the SDK had next to the parts before version 5.
 fn add_attachments(fields: &mut Fields<'_>, path: &str, message: &JsonObject<'_>, out: &mut Value) {
     const NAME: &str = "experimental_attachments";
     let Some(raw) = message.get(NAME) else {

@@ -164,7 +164,7 @@ fn parse_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Optio
     })
 }
 
-/// Rejects Ollama's list of images beside the content, which has parts for them. The images of an earlier answer, which other
+/// Rejects Ollama's list of images next to the content, which has parts for them. The images of an earlier answer, which other
 /// servers give there, are left out.
 fn expect_no_images(
     fields: &mut Fields<'_>,

@@ -159,10 +159,10 @@ fn message_that_is_too_long_is_an_error_and_the_streams_continue() {
     let long = json!({"type": "open", "request": "b", "body": {"prompt": "x".repeat(5000)}});
     for long in [long.to_string(), "x".repeat(1 << 20)] {
         talk.send(Message::text(long));
-        let told = talk.wait("an error", |told| told["type"] == "error");
-        assert_eq!(told["code"], "message_too_large", "{told}");
+        let error = talk.wait("an error", |event| event["type"] == "error");
+        assert_eq!(error["code"], "message_too_large", "{error}");
         let why = "a message may have at most 4096 bytes (realtime.message_bytes_max)";
-        assert_eq!(told["message"], why);
+        assert_eq!(error["message"], why);
     }
     talk.say(&json!({"type": "cancel", "stream": id}));
     assert_eq!(talk.of(&id, "ended")["reason"], "CANCELLED");
