@@ -66,10 +66,11 @@ async function readThroughKills(live, over, kills) {
   const take = (batch) => {
     items.push(...batch.items)
     ;({ offset, streamClosed: closed } = batch)
-    if (items.length < next || killed === kills) return
-    next = items.length + KILL_EACH
-    killed += 1
-    restarting = restarting.then(restart)
+    // A batch can have the messages of several kills: what waits for a reader arrives at once.
+    for (; items.length >= next && killed < kills; next += KILL_EACH) {
+      killed += 1
+      restarting = restarting.then(restart)
+    }
   }
   try {
     const { address } = await open(url, over)
