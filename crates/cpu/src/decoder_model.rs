@@ -289,13 +289,14 @@ impl AdvanceBlock for Model {
         self.decoder.begin_block(&self.config, &self.dims, batch)
     }
 
-    fn next_cost(&self) -> u64 {
-        self.decoder.next_block_cost(&self.config)
+    fn next_cost(&self, units_max: usize) -> u64 {
+        self.decoder
+            .next_block_cost(&self.config, &self.dims, units_max)
     }
 
-    fn advance_block(&mut self) -> Result<bool, ForwardError> {
+    fn advance_block(&mut self, units_max: usize) -> Result<usize, ForwardError> {
         self.decoder
-            .advance_block(&self.config, &self.weights, &self.dims)
+            .advance_block(&self.config, &self.weights, &self.dims, units_max)
     }
 }
 

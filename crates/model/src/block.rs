@@ -20,13 +20,16 @@ pub trait AdvanceBlock {
     /// See [`ForwardError`]; nothing is under way then.
     fn begin_block(&mut self, batch: &Batch) -> Result<usize, ForwardError>;
 
-    /// The cost of the next unit, at least 1: of two units, the one of twice the cost takes about twice as long.
-    fn next_cost(&self) -> u64;
+    /// The cost of what [`Self::advance_block`] computes with the same `units_max`, at least 1: twice the cost takes about twice
+    /// as long.
+    fn next_cost(&self, units_max: usize) -> u64;
 
-    /// Computes the next unit. Returns whether it was the last one: keys and values of all rows are in their pages. The last row
-    /// sees what it would see outside of the block, so a batch that computes it again has its logits, and stores the same bits.
+    /// Computes the next unit, or as many of the next `units_max` (at least 1) as the model computes together: that takes less
+    /// time, and the bits are the same. Returns the number of units that are left. 0: keys and values of all rows are in their
+    /// pages. The last row sees what it would see outside of the block, so a batch that computes it again has its logits, and
+    /// stores the same bits.
     ///
     /// # Errors
-    /// See [`ForwardError`]; or nothing is under way. The unit may be tried again.
-    fn advance_block(&mut self) -> Result<bool, ForwardError>;
+    /// See [`ForwardError`]; or nothing is under way. The units may be tried again.
+    fn advance_block(&mut self, units_max: usize) -> Result<usize, ForwardError>;
 }

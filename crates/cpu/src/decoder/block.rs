@@ -4,6 +4,7 @@
 //! layer stores the keys and values of all rows; then each unit takes a chunk of the rows through the rest of the layer. After the
 //! last layer that stores, nothing is left to compute. A chunk has at most [`CHUNK_ROWS_MAX`] rows, as many as take some fifty
 //! milliseconds of two cores, or as fit the workspace: neither the size of a block nor that of the model makes a unit long.
+//! Consecutive chunks of a layer are computed together where the caller has time for them: the weights are read once.
 
 use super::rows::Rows;
 use super::scratch::Buffer;
@@ -69,10 +70,22 @@ impl BlockPass {
         self.rows().div_ceil(self.chunk_rows)
     }
 
-    /// Rows of a chunk, counted from the first of the block.
-    fn chunk(&self, number: usize) -> Range<usize> {
-        let first = number * self.chunk_rows;
-        first..(first + self.chunk_rows).min(self.rows())
+    /// Layer and first chunk of the next unit.
+    fn place(&self) -> (usize, usize) {
+        (self.unit / self.chunks(), self.unit % self.chunks())
+    }
+
+    /// Chunks of the next units of a layer that are computed together: at most `units_max`, and no more rows than the
+    /// workspace has.
+    fn next_chunks(&self, dims: &Dims, units_max: usize) -> Range<usize> {
+        let (_, first) = self.place();
+        let fit = (dims.rows_max / self.chunk_rows).min(units_max).max(1);
+        first..(first + fit).min(self.chunks())
+    }
+
+    /// Rows of chunks, counted from the first of the block.
+    fn rows_of(&self, chunks: Range<usize>) -> Range<usize> {
+        chunks.start * self.chunk_rows..(chunks.end * self.chunk_rows).min(self.rows())
     }
 }
 
@@ -134,40 +147,45 @@ impl Decoder {
     }
 
     /// As [`model::AdvanceBlock::next_cost`].
-    pub(crate) fn next_block_cost(&self, config: &Config) -> u64 {
-        let (block, chunks) = (&self.block, self.block.chunks());
+    pub(crate) fn next_block_cost(&self, config: &Config, dims: &Dims, units_max: usize) -> u64 {
+        let block = &self.block;
         if block.positions.is_empty() {
             return 1;
         }
-        let (index, number) = (block.unit / chunks, block.unit % chunks);
+        let (index, number) = block.place();
         let mut products = 0;
         if number == 0 {
             products += block.rows() * stored_products(config, index);
         }
         if index < self.last_stored_layer {
-            let rows = block.chunk(number).len();
+            let rows = block.rows_of(block.next_chunks(dims, units_max)).len();
             products += rows * row_products(config, index, block.positions.end);
         }
         products.div_ceil(COST_PRODUCTS).max(1) as u64
     }
 
-    /// Computes the next unit. Returns whether it was the last.
+    /// As [`model::AdvanceBlock::advance_block`].
     pub(crate) fn advance_block(
         &mut self,
         config: &Config,
         weights: &Weights,
         dims: &Dims,
-    ) -> Result<bool, ForwardError> {
+        units_max: usize,
+    ) -> Result<usize, ForwardError> {
         if self.block.positions.is_empty() {
             return Err(NO_BLOCK);
         }
-        let chunks = self.block.chunks();
-        let (index, number) = (self.block.unit / chunks, self.block.unit % chunks);
+        let (index, number) = self.block.place();
+        let chunks = self.block.next_chunks(dims, units_max);
+        let rows = self.block.rows_of(chunks.clone());
         let layer = &weights.layers[index];
         self.scratch.set_shape(config.heads, &config.shapes[index]);
-        if number == 0 {
-            for number in 0..chunks {
-                self.read_chunk(config, dims, (index, layer), number);
+        let stores = number == 0;
+        if stores {
+            let all = self.block.rows();
+            for first in (0..all).step_by(rows.len()) {
+                let rows = first..(first + rows.len()).min(all);
+                self.read_rows(config, dims, (index, layer), rows);
                 let attention = layer.attention.as_ref();
                 if let Some(stored) = attention.and_then(|layer| layer.key_value.as_ref()) {
                     self.load_normed();
@@ -177,29 +195,27 @@ impl Decoder {
         }
         if index == self.last_stored_layer {
             self.block.positions = 0..0;
-            return Ok(true);
+            return Ok(0);
         }
-        if number > 0 || chunks > 1 {
-            self.read_chunk(config, dims, (index, layer), number);
+        if !stores || rows.len() < self.block.rows() {
+            self.read_rows(config, dims, (index, layer), rows.clone());
         }
-        self.advance_chunk(config, (index, layer));
-        let rows = self.block.chunk(number);
+        self.advance_rows(config, (index, layer));
         let stream = self.scratch.stream.head(rows.len());
         self.block.stream.rows_mut(rows).copy_from_slice(stream);
-        self.block.unit += 1;
-        Ok(false)
+        self.block.unit += chunks.len();
+        Ok(self.last_stored_layer * self.block.chunks() + 1 - self.block.unit)
     }
 
-    /// Reads a chunk's rows: stream, angles, and the input of the layer's attention.
-    fn read_chunk(
+    /// Reads rows, counted from the first of the block: stream, angles, and the input of the layer's attention.
+    fn read_rows(
         &mut self,
         config: &Config,
         dims: &Dims,
         (index, layer): (usize, &Layer),
-        number: usize,
+        chunk: Range<usize>,
     ) {
         let block = &self.block;
-        let chunk = block.chunk(number);
         let first = block.positions.start;
         let positions = first + chunk.start..first + chunk.end;
         let sight = config.sees_block(index).then_some(block.positions.end);
@@ -218,8 +234,8 @@ impl Decoder {
             });
     }
 
-    /// Takes the rows of a chunk through the rest of a layer.
-    fn advance_chunk(&mut self, config: &Config, (index, layer): (usize, &Layer)) {
+    /// Takes the rows that were read through the rest of a layer.
+    fn advance_rows(&mut self, config: &Config, (index, layer): (usize, &Layer)) {
         if let Some(attention) = &layer.attention {
             self.load_normed();
             let pages = std::mem::take(&mut self.block.pages);

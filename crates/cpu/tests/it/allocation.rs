@@ -27,9 +27,9 @@ fn pass_over_a_block_does_not_allocate() {
         let blocks = model.blocks().unwrap();
         let mut round = || {
             let before = process_allocations();
-            let units = blocks.begin_block(&batch).unwrap();
-            for unit in 1..=units {
-                assert_eq!(blocks.advance_block(), Ok(unit == units), "{case}");
+            let mut left = blocks.begin_block(&batch).unwrap();
+            while left > 0 {
+                left = blocks.advance_block(2).unwrap();
             }
             process_allocations() - before
         };

@@ -1,7 +1,7 @@
 //! Law 7: neither other sequences in the batch nor the division of the prompt change a bit of a row.
 
 use crate::support::case::Case;
-use crate::support::{PAGE, ROWS, STATES, ids, load, logits, options, pages};
+use crate::support::{PAGE, ROWS, STATES, ids, load, logits, options, pages, try_load_with};
 use cpu::{LoadOptions, Model};
 use kernels::{Isa, Pool};
 use model::{Batch, Forward, SpanStates, Want};
@@ -145,6 +145,88 @@ proptest! {
         for s in &sequences {
             let whole = logits(&mut alone, &s.ids, 0);
             prop_assert!(bits(&whole) == bits(&s.logits), "{case}, length {}", s.ids.len());
+        }
+    }
+}
+
+/// Logits of the text after a block, which is computed with so many units at once, in turn. Also the number of calls.
+fn logits_after_block(case: &str, rows_max: usize, units: &[usize]) -> (Vec<Vec<u32>>, usize) {
+    let case = Case::parse(case).unwrap();
+    let options = LoadOptions {
+        kv: case.kv,
+        rows_max,
+        ..options(None)
+    };
+    let options = LoadOptions {
+        logit_rows_max: options.logit_rows_max.min(rows_max),
+        ..options
+    };
+    let mut model = try_load_with(case.spec.to_bytes().unwrap(), 2, &options).unwrap();
+    let (dim, vocab) = (model.config().dim, model.dims().vocab);
+    let (before, rows, after) = (20, 150, 9);
+    let (prompt, table) = (
+        ids(1, before + rows + after, vocab),
+        pages(3, before + rows + after),
+    );
+    let mut batch = Batch::default();
+    for position in 0..before {
+        batch.clear();
+        batch.push(&prompt[position..=position], position, &table, Want::None);
+        model.forward(&batch).unwrap();
+    }
+    batch.clear();
+    batch.push(&prompt[before..before + rows], before, &table, Want::None);
+    let vectors = ids(2, rows * dim, 1000);
+    let vectors: Vec<f32> = vectors.iter().map(|&x| x as f32 / 500.0 - 1.0).collect();
+    batch.set_vectors(0..rows, &vectors);
+    let blocks = model.blocks().unwrap();
+    let mut left = blocks.begin_block(&batch).unwrap();
+    let (mut units, mut calls) = (units.iter().cycle(), 0);
+    while left > 0 {
+        let units_max = *units.next().unwrap();
+        let cost = blocks.next_cost(units_max);
+        assert!(blocks.next_cost(1) <= cost, "more rows cost no less");
+        let now = blocks.advance_block(units_max).unwrap();
+        assert!((1..=units_max).contains(&(left - now)), "{left} to {now}");
+        (left, calls) = (now, calls + 1);
+    }
+    let mut rows_after = Vec::new();
+    for position in before + rows - 1..prompt.len() {
+        batch.clear();
+        batch.push(&prompt[position..=position], position, &table, Want::All);
+        if position < before + rows {
+            batch.set_vectors(0..1, &vectors[(rows - 1) * dim..]);
+        }
+        rows_after.push(model.forward(&batch).unwrap().to_vec());
+    }
+    (bits(&rows_after), calls)
+}
+
+#[test]
+fn units_of_a_block_that_are_computed_together_have_equal_bits() {
+    for case in [
+        "gemma3 preset=tiny-gemma3 mix=F16",
+        "gemma3 preset=small-gemma3 mix=Q6_K",
+        "gemma3 preset=tiny-gemma3 mix=F32 kv=q4_0",
+        "gemma4 preset=tiny-gemma4-26b mix=Q4_0",
+        "gemma4 preset=tiny-gemma4-31b mix=F32 kv=q8_0",
+    ] {
+        let (wanted, calls) = logits_after_block(case, ROWS, &[1]);
+        for (rows_max, units) in [
+            (ROWS, &[2][..]),
+            (256, &[8]),
+            (256, &[1, 8, 2]),
+            (48, &[8]),
+            (7, &[3]),
+        ] {
+            let (found, calls_together) = logits_after_block(case, rows_max, units);
+            assert!(found == wanted, "{case}, {rows_max} rows, {units:?}");
+            let is_fewer = calls_together < calls;
+            assert_eq!(
+                is_fewer,
+                rows_max >= ROWS,
+                "{case}, {rows_max} rows, {units:?}"
+            );
         }
     }
 }

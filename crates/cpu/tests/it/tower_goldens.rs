@@ -259,10 +259,11 @@ pub(crate) fn logits_of(
             batch.set_axes(&axes[done..end]);
         }
         if is_block {
-            let units = model.blocks().unwrap().begin_block(&batch).unwrap();
-            for unit in 1..=units {
-                let advanced = model.blocks().unwrap().advance_block();
-                assert_eq!(advanced, Ok(unit == units), "{}", golden.name);
+            let mut left = model.blocks().unwrap().begin_block(&batch).unwrap();
+            while left > 0 {
+                let advanced = model.blocks().unwrap().advance_block(1);
+                assert_eq!(advanced, Ok(left - 1), "{}", golden.name);
+                left -= 1;
                 // Other sequences between two units.
                 let mut other = Batch::default();
                 other.push(&[1; 5], 0, &pages(PAGES - 1, 5), Want::Last);

@@ -72,7 +72,7 @@ impl FakeModel {
         }
     }
 
-    fn advance(&mut self, block: &mut FakeBlock) -> Result<bool, ForwardError> {
+    fn advance(&mut self, block: &mut FakeBlock, units_max: usize) -> Result<usize, ForwardError> {
         self.enter_block_call()?;
         let span = only_span(&block.batch, &block.rows)?;
         let end = span.position + span.tokens.len();
@@ -82,14 +82,15 @@ impl FakeModel {
                 "the pages of a block were written before its end",
             ));
         }
+        let units = units_max.min(block.units_left);
         if let Some(encoder) = &self.encoder {
-            encoder.config.log.count(4);
+            (0..units).for_each(|_| encoder.config.log.count(4));
         }
-        block.units_left -= 1;
+        block.units_left -= units;
         if block.units_left == 0 {
             self.write_block(&span);
         }
-        Ok(block.units_left == 0)
+        Ok(block.units_left)
     }
 }
 
@@ -118,17 +119,18 @@ impl AdvanceBlock for FakeModel {
         Ok(self.block_units())
     }
 
-    fn next_cost(&self) -> u64 {
-        1
+    fn next_cost(&self, units_max: usize) -> u64 {
+        let left = self.block.as_ref().map_or(1, |block| block.units_left);
+        units_max.min(left) as u64
     }
 
-    fn advance_block(&mut self) -> Result<bool, ForwardError> {
+    fn advance_block(&mut self, units_max: usize) -> Result<usize, ForwardError> {
         let nothing = ForwardError::BadBatch("no block is under way");
         let mut block = self.block.take().ok_or(nothing)?;
-        let advance = std::panic::AssertUnwindSafe(|| self.advance(&mut block));
+        let advance = std::panic::AssertUnwindSafe(|| self.advance(&mut block, units_max));
         let advanced = std::panic::catch_unwind(advance);
         // A unit that failed may be tried again.
-        if !matches!(advanced, Ok(Ok(true))) {
+        if !matches!(advanced, Ok(Ok(0))) {
             self.block = Some(block);
         }
         advanced.unwrap_or_else(|panic| std::panic::resume_unwind(panic))

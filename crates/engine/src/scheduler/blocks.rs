@@ -31,7 +31,6 @@ struct BlockUnderWay {
     age: Age,
     positions: Range<usize>,
     units: usize,
-    units_done: usize,
     rows_charged: usize,
 }
 
@@ -40,8 +39,8 @@ struct BlockUnderWay {
 pub(crate) enum BlockOutcome {
     /// The pass over the block has begun: its units.
     Begun(usize),
-    /// More units follow.
-    Goes,
+    /// So many units follow.
+    Goes(usize),
     Done,
     Failed(FailCode),
 }
@@ -79,9 +78,10 @@ impl Scheduler {
         self.blocks.clock.planned.is_some()
     }
 
-    /// Takes the time of the next unit of a block. Returns whether this step has it.
-    pub(crate) fn take_block_unit(&mut self, cost: u64) -> bool {
-        self.blocks.clock.take(cost)
+    /// Takes the time of the next units of a block: of one next to decodes, else of as many as fit. `cost`: of so many units that
+    /// are computed together. Returns how many of them this step has.
+    pub(crate) fn take_block_units(&mut self, cost: impl Fn(usize) -> u64) -> usize {
+        self.blocks.clock.take_together(cost)
     }
 
     /// Whether the planned block has to be begun; then it is written to the batch. `None`: the sequence has ended or lost its
@@ -125,18 +125,17 @@ impl Scheduler {
                     age,
                     positions,
                     units,
-                    units_done: 0,
                     rows_charged: 0,
                 });
                 true
             }
-            BlockOutcome::Goes => {
-                self.finish_unit();
+            BlockOutcome::Goes(left) => {
+                self.finish_units(left);
                 true
             }
             BlockOutcome::Done => {
                 self.blocks.clock.end_work();
-                self.finish_unit();
+                self.finish_units(0);
                 self.finish_block();
                 false
             }
@@ -152,14 +151,14 @@ impl Scheduler {
         }
     }
 
-    /// Counts a unit, and charges the account for its part of the rows.
-    fn finish_unit(&mut self) {
+    /// Counts units, and charges the account for their part of the rows.
+    fn finish_units(&mut self, left: usize) {
         self.blocks.failed = None;
         let Some(block) = &mut self.blocks.current else {
             return;
         };
-        block.units_done += 1;
-        let done = block.positions.len() * block.units_done / block.units.max(1);
+        let units_done = block.units.saturating_sub(left);
+        let done = block.positions.len() * units_done / block.units.max(1);
         let rows = done.saturating_sub(block.rows_charged);
         block.rows_charged += rows;
         let Some((sequence, request)) = self.table.pair_mut(block.key) else {

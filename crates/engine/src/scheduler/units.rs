@@ -14,6 +14,9 @@ use crate::step_time::move_estimate;
 use crate::terms::Age;
 use std::sync::Arc;
 
+/// Units of a block that are computed together at most; a power of two.
+const UNITS_TOGETHER_MAX: usize = 8;
+
 /// Units are planned for this step.
 #[derive(Clone, Copy)]
 pub(super) struct PlannedUnits {
@@ -90,6 +93,25 @@ impl UnitClock {
         }
         self.run = self.run.saturating_add(cost);
         true
+    }
+
+    /// Takes the time of units that are computed together: of one next to decodes, else of as many as fit. `cost`: of so many.
+    /// Returns their number.
+    pub(super) fn take_together(&mut self, cost: impl Fn(usize) -> u64) -> usize {
+        let is_alone = self.planned.is_some_and(|planned| !planned.beside_decodes);
+        let may_join = is_alone && self.cost_ns > 0;
+        let mut units = if may_join { UNITS_TOGETHER_MAX } else { 1 };
+        while units > 1
+            && self
+                .left_ns
+                .is_some_and(|left_ns| self.time_of(cost(units)) > left_ns)
+        {
+            units /= 2;
+        }
+        let is_taken = self.take(cost(units));
+        // A step with decodes saves up the time of one.
+        self.next_cost = cost(1);
+        if is_taken { units } else { 0 }
     }
 
     /// The encoding or the block has ended.
@@ -347,6 +369,31 @@ mod tests {
             .map(|_| step(&mut clock, Some(50 * MS), 3, &[5]))
             .collect();
         assert_eq!(units, [0, 0, 0, 1, 0, 0]);
+    }
+
+    #[test]
+    fn units_are_computed_together_where_no_decode_waits() {
+        let joined = |clock: &mut UnitClock, left_ns: Option<u64>, decodes| {
+            step(clock, left_ns, decodes, &[]);
+            clock.take_together(|units| units.min(6) as u64)
+        };
+        let left = |ms: u64| Some(ms * MS);
+        assert_eq!(
+            joined(&mut UnitClock::default(), left(500), 0),
+            1,
+            "not measured yet"
+        );
+        assert_eq!(joined(&mut measured(), left(500), 3), 1);
+        assert_eq!(joined(&mut measured(), None, 3), 1, "no target");
+        assert_eq!(joined(&mut measured(), None, 0), 8);
+        assert_eq!(joined(&mut measured(), left(500), 0), 8, "six are left");
+        assert_eq!(joined(&mut measured(), left(239), 0), 4);
+        assert_eq!(joined(&mut measured(), left(100), 0), 2);
+        assert_eq!(joined(&mut measured(), left(10), 0), 1);
+        // A decode that comes waits for the time of one unit.
+        let mut clock = measured();
+        joined(&mut clock, None, 0);
+        assert_eq!(joined(&mut clock, left(40), 3), 1);
     }
 
     #[test]

@@ -25,11 +25,16 @@ impl StepExecution<'_> {
             let outcome = if begins {
                 begin(&mut *self.model, &self.buffers.batch)?
             } else {
-                let cost = self.model.blocks().map_or(1, |blocks| blocks.next_cost());
-                if !self.scheduler.take_block_unit(cost) {
+                let Some(blocks) = self.model.blocks() else {
+                    break;
+                };
+                let units = self
+                    .scheduler
+                    .take_block_units(|units| blocks.next_cost(units));
+                if units == 0 {
                     break;
                 }
-                advance(&mut *self.model)?
+                advance(&mut *self.model, units)?
             };
             if !self.scheduler.apply_block(outcome) {
                 break;
@@ -44,15 +49,12 @@ fn begin(model: &mut dyn Forward, batch: &Batch) -> Result<BlockOutcome, DeviceF
     call(model, begin, BlockOutcome::Begun)
 }
 
-fn advance(model: &mut dyn Forward) -> Result<BlockOutcome, DeviceFault> {
-    let outcome_of = |is_done| {
-        if is_done {
-            BlockOutcome::Done
-        } else {
-            BlockOutcome::Goes
-        }
+fn advance(model: &mut dyn Forward, units: usize) -> Result<BlockOutcome, DeviceFault> {
+    let outcome_of = |left| match left {
+        0 => BlockOutcome::Done,
+        left => BlockOutcome::Goes(left),
     };
-    let advance = |blocks: &mut dyn AdvanceBlock| blocks.advance_block();
+    let advance = |blocks: &mut dyn AdvanceBlock| blocks.advance_block(units);
     call(model, advance, outcome_of)
 }
 

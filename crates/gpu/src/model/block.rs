@@ -17,12 +17,12 @@ impl AdvanceBlock for Model {
         Ok(1)
     }
 
-    fn next_cost(&self) -> u64 {
+    fn next_cost(&self, _: usize) -> u64 {
         let rows = self.block.as_ref().map_or(1, |batch| batch.tokens().len());
         rows as u64
     }
 
-    fn advance_block(&mut self) -> Result<bool, ForwardError> {
+    fn advance_block(&mut self, _: usize) -> Result<usize, ForwardError> {
         if self.flights.are_in_flight() {
             return Err(ForwardError::BadBatch("a batch is in flight"));
         }
@@ -34,7 +34,7 @@ impl AdvanceBlock for Model {
             loaded.run(self.step.record(), &mut [])
         });
         match ran {
-            Ok(()) => Ok(true),
+            Ok(()) => Ok(0),
             Err(error) => {
                 self.block = Some(batch);
                 Err(error)

@@ -107,8 +107,8 @@ fn after_block<M: Forward>(model: &mut M, prompt: &[u32], width: usize) -> Vec<V
     batch.set_vectors(0..block.len(), &vectors);
     let blocks = model.blocks().expect("rows that see each other");
     blocks.begin_block(&batch).expect("a block");
-    while !blocks.advance_block().expect("a unit") {}
-    assert!(blocks.advance_block().is_err(), "nothing is under way");
+    while blocks.advance_block(1).expect("a unit") > 0 {}
+    assert!(blocks.advance_block(1).is_err(), "nothing is under way");
     let last = block.end - 1;
     batch.clear();
     batch.push(&prompt[last..], last, &table, Want::All);

@@ -241,8 +241,15 @@ fn failed_unit_is_tried_once_more() {
     ];
     for (kind, code) in kinds {
         for times in [1, 2] {
-            // The text before the image is one call, then the block begins.
-            for first in 1..8 {
+            // The beginning and the units: the second to the last at once, or each alone for want of time.
+            let default = EngineConfig::default();
+            let hurried = EngineConfig {
+                step_target: Some(Duration::from_nanos(1)),
+                ..EngineConfig::default()
+            };
+            let at_once = (1..=3).map(|first| (default, first));
+            let alone = (1..=7).map(|first| (hurried, first));
+            for (settings, first) in at_once.chain(alone) {
                 let encoder = blocks_of(6);
                 let mut config = model();
                 let at = |call| Fault {
@@ -250,7 +257,6 @@ fn failed_unit_is_tried_once_more() {
                     kind,
                 };
                 config.faults = (first..first + times).map(at).collect();
-                let settings = EngineConfig::default();
                 let mut bench = bench_of(FakeModel::new(config), &encoder, settings);
                 let mut asked = ask(&bench, 1);
                 bench.run();
