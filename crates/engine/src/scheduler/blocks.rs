@@ -78,8 +78,7 @@ impl Scheduler {
         self.blocks.clock.planned.is_some()
     }
 
-    /// Takes the time of the next units of a block: of one next to decodes, else of as many as fit. `cost`: of so many units that
-    /// are computed together. Returns how many of them this step has.
+    /// Takes the time of the next units of a block, as [`UnitClock::take_together`].
     pub(crate) fn take_block_units(&mut self, cost: impl Fn(usize) -> u64) -> usize {
         self.blocks.clock.take_together(cost)
     }

@@ -14,7 +14,8 @@ use crate::step_time::move_estimate;
 use crate::terms::Age;
 use std::sync::Arc;
 
-/// Units of a block that are computed together at most; a power of two.
+/// Units of a block that are computed together at most, where no decode waits. They are of one layer, so they take a small part
+/// of what a prompt of as many rows takes, which is one step.
 const UNITS_TOGETHER_MAX: usize = 8;
 
 /// Units are planned for this step.
@@ -95,19 +96,15 @@ impl UnitClock {
         true
     }
 
-    /// Takes the time of units that are computed together: of one next to decodes, else of as many as fit. `cost`: of so many.
-    /// Returns their number.
+    /// Takes the time of units that may be computed together: of one next to decodes, else of [`UNITS_TOGETHER_MAX`]. `cost`: of
+    /// so many. Returns their number; 0: they do not fit.
     pub(super) fn take_together(&mut self, cost: impl Fn(usize) -> u64) -> usize {
-        let is_alone = self.planned.is_some_and(|planned| !planned.beside_decodes);
-        let may_join = is_alone && self.cost_ns > 0;
-        let mut units = if may_join { UNITS_TOGETHER_MAX } else { 1 };
-        while units > 1
-            && self
-                .left_ns
-                .is_some_and(|left_ns| self.time_of(cost(units)) > left_ns)
-        {
-            units /= 2;
-        }
+        let planned = self.planned.as_ref();
+        let units = if planned.is_some_and(|planned| planned.beside_decodes) {
+            1
+        } else {
+            UNITS_TOGETHER_MAX
+        };
         let is_taken = self.take(cost(units));
         // A step with decodes saves up the time of one.
         self.next_cost = cost(1);
@@ -378,21 +375,19 @@ mod tests {
             clock.take_together(|units| units.min(6) as u64)
         };
         let left = |ms: u64| Some(ms * MS);
-        assert_eq!(
-            joined(&mut UnitClock::default(), left(500), 0),
-            1,
-            "not measured yet"
-        );
+        let all = UNITS_TOGETHER_MAX;
+        assert_eq!(joined(&mut UnitClock::default(), left(100), 0), all);
         assert_eq!(joined(&mut measured(), left(500), 3), 1);
         assert_eq!(joined(&mut measured(), None, 3), 1, "no target");
-        assert_eq!(joined(&mut measured(), None, 0), 8);
-        assert_eq!(joined(&mut measured(), left(500), 0), 8, "six are left");
-        assert_eq!(joined(&mut measured(), left(239), 0), 4);
-        assert_eq!(joined(&mut measured(), left(100), 0), 2);
-        assert_eq!(joined(&mut measured(), left(10), 0), 1);
-        // A decode that comes waits for the time of one unit.
+        assert_eq!(joined(&mut measured(), left(10), 3), 0);
+        for left in [None, left(500), left(10)] {
+            assert_eq!(joined(&mut measured(), left, 0), all, "{left:?}");
+        }
+        // Only the first of a step without time for more.
         let mut clock = measured();
-        joined(&mut clock, None, 0);
+        assert_eq!(joined(&mut clock, left(239), 0), all);
+        assert_eq!(clock.take_together(|units| units.min(6) as u64), 0);
+        // A decode that comes waits for the time of one unit.
         assert_eq!(joined(&mut clock, left(40), 3), 1);
     }
 

@@ -59,10 +59,10 @@ fn steps_of_a_block(target_ms: u64, streams: u32) -> (usize, u64) {
         .collect();
     (0..40).for_each(|_| _ = timed_step(&mut bench, log));
     let mut second = ask(&bench, 2);
-    while log.blocks_begun() < 2 {
-        timed_step(&mut bench, log);
-    }
     let (mut steps, mut longest) = (1, 0);
+    while log.blocks_begun() < 2 {
+        (_, longest) = timed_step(&mut bench, log);
+    }
     while log.block_units() < 20 {
         let (tokens, ms) = timed_step(&mut bench, log);
         assert_eq!(tokens, streams.len(), "each stream gets a token");
@@ -88,8 +88,9 @@ fn block_gets_the_time_that_decodes_leave() {
         (30, 2, 20, 50),
         // An eighth of the decodes' time is always left: a unit in 32 steps.
         (5, 2, 320, 50),
-        // Without streams, as many as fit in the target.
-        (200, 0, 2, 200),
+        // Without streams eight together, then as many as fit in the target.
+        (200, 0, 2, 320),
+        (500, 0, 1, 400),
     ];
     for (target, streams, steps, longest) in rows {
         let found = steps_of_a_block(target, streams);
@@ -241,22 +242,16 @@ fn failed_unit_is_tried_once_more() {
     ];
     for (kind, code) in kinds {
         for times in [1, 2] {
-            // The beginning and the units: the second to the last at once, or each alone for want of time.
-            let default = EngineConfig::default();
-            let hurried = EngineConfig {
-                step_target: Some(Duration::from_nanos(1)),
-                ..EngineConfig::default()
-            };
-            let at_once = (1..=3).map(|first| (default, first));
-            let alone = (1..=7).map(|first| (hurried, first));
-            for (settings, first) in at_once.chain(alone) {
-                let encoder = blocks_of(6);
+            // The block begins, and has six calls of eight units each.
+            for first in 1..8 {
+                let encoder = blocks_of(48);
                 let mut config = model();
                 let at = |call| Fault {
                     at: FaultAt::Call(call),
                     kind,
                 };
                 config.faults = (first..first + times).map(at).collect();
+                let settings = EngineConfig::default();
                 let mut bench = bench_of(FakeModel::new(config), &encoder, settings);
                 let mut asked = ask(&bench, 1);
                 bench.run();
@@ -285,12 +280,12 @@ fn failed_device_costs_no_token_of_a_block() {
         Part::Image(image(2, 20, 1)),
         Part::Text(vec![3; 9]),
     ];
-    let wanted = alone(&blocks_of(3), &parts, &|_| {});
+    let wanted = alone(&blocks_of(24), &parts, &|_| {});
     for ahead in [false, true] {
         for call in 0..15 {
             let mut bench = bench_of(
                 losing_device_at(call, ahead),
-                &blocks_of(3),
+                &blocks_of(24),
                 EngineConfig::default(),
             );
             let mut asked = bench.ask(request(&bench, &parts, 8), 1);
