@@ -22,7 +22,7 @@ const COST_PRODUCTS: usize = 1_000_000;
 
 /// More rows are no chunk. A step of decodes takes the longer the larger the model is, and so does a chunk of so many rows: in a
 /// model of thirty layers about a tenth of the time of seven decodes.
-const CHUNK_ROWS_MAX: usize = 64;
+const CHUNK_ROWS_MAX: usize = 48;
 
 /// Fewer rows are no chunk: each reads all weights of the layer.
 const CHUNK_ROWS_MIN: usize = 16;
@@ -104,7 +104,7 @@ fn row_products(config: &Config, index: usize, end: usize) -> usize {
     width * (config.dim + end) + 3 * config.dim * shape.hidden + experts
 }
 
-/// Rows of a chunk of a block that ends at position `end`.
+/// Rows of a chunk at most, of a block that ends at position `end`.
 fn chunk_rows(config: &Config, dims: &Dims, end: usize) -> usize {
     let layers = 0..config.shapes.len();
     let products = layers
@@ -141,7 +141,9 @@ impl Decoder {
             stream.copy_from_slice(&vector[..config.dim]);
         }
         block.positions = span.position..span.position + rows;
-        block.chunk_rows = chunk_rows(config, dims, block.positions.end);
+        // Chunks of equal length: the longest of as many is the shortest so.
+        let chunks = rows.div_ceil(chunk_rows(config, dims, block.positions.end));
+        block.chunk_rows = rows.div_ceil(chunks);
         block.unit = 0;
         Ok(self.last_stored_layer * block.chunks() + 1)
     }
