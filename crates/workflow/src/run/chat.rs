@@ -2,11 +2,13 @@
 
 use super::{Run, Trouble};
 use crate::account::Charged;
+use crate::document::{Fault, Faults};
 use crate::model::Model;
-use crate::program::Op;
+use crate::program::{Instr, Op, Program, Slot};
 use crate::value::{Value, json_bytes};
 use generate::prompt::{PromptEncoder, TemplateArguments};
 use serde_json::{Map, Value as Json};
+use std::collections::BTreeSet;
 use text::{Message, TemplateError};
 
 /// Options of rendering a conversation.
@@ -59,7 +61,11 @@ impl Run {
             (Value::Text(text), None) => {
                 with_system(system.as_deref(), vec![text_message("user", text)])
             }
-            (Value::Array(items), _) => with_system(system.as_deref(), parse_messages(items)?),
+            (Value::Array(items), _) => {
+                let messages = parse_messages(&self.program.variables[*input].name, items);
+                let messages = messages.map_err(|fault| Trouble::program(fault.to_string()))?;
+                with_system(system.as_deref(), messages)
+            }
             _ => return Err(Trouble::program("there is no conversation")),
         };
         let text = rendering.render(&messages, opens)?;
@@ -133,12 +139,110 @@ fn with_system(system: Option<&str>, messages: Vec<Message>) -> Vec<Message> {
     system.into_iter().chain(messages).collect()
 }
 
-fn parse_messages(items: &[Json]) -> Result<Vec<Message>, Trouble> {
-    let read = items
-        .iter()
-        .map(|item| serde_json::from_value(item.clone()));
-    read.collect::<Result<Vec<Message>, _>>()
-        .map_err(|why| Trouble::program(format!("a message is {{role, content}}: {why}")))
+/// Checks the inputs that are conversations, before a run begins.
+///
+/// # Errors
+/// A message that cannot be read.
+pub(super) fn expect_conversations(program: &Program, inputs: &[Value]) -> Result<(), Faults> {
+    let conversation = |instr: &Instr| match instr {
+        Instr::Op(Op::FormatChat { input, .. }) => Some(*input),
+        _ => None,
+    };
+    let steps = program.code.iter();
+    let slots: BTreeSet<Slot> = steps.filter_map(|step| conversation(&step.instr)).collect();
+    for slot in slots {
+        if let Some(Value::Array(items)) = inputs.get(slot) {
+            let name = &program.variables[slot].name;
+            parse_messages(name, items).map_err(|fault| Faults(vec![fault]))?;
+        }
+    }
+    Ok(())
+}
+
+/// The messages of the list with this name.
+fn parse_messages(name: &str, items: &[Json]) -> Result<Vec<Message>, Fault> {
+    let items = items.iter().enumerate();
+    let messages = items.map(|(i, item)| parse_message(&format!("{name}[{i}]"), item));
+    messages.collect()
+}
+
+/// A message of text. A chat template would leave an image out, or write the tokens that stand for its rows without any rows.
+fn parse_message(path: &str, item: &Json) -> Result<Message, Fault> {
+    let wrong = |path: String, what: String| Err(Fault { path, what });
+    expect_no_media(path, item)?;
+    let mut message: Message = match serde_json::from_value(item.clone()) {
+        Ok(message) => message,
+        Err(why) => {
+            let what = format!("a message is {{role, content}}: {why}");
+            return wrong(path.to_owned(), what);
+        }
+    };
+    match &message.content {
+        Json::Null | Json::String(_) => {}
+        Json::Array(parts) => {
+            let parts = parts.iter().enumerate();
+            let texts = parts.map(|(i, part)| part_text(&format!("{path}.content[{i}]"), part));
+            let texts: Vec<&str> = texts.collect::<Result<_, _>>()?;
+            message.content = texts.join("\n").into();
+        }
+        _ => {
+            let what = "must be a text, or a list of parts that are texts".to_owned();
+            return wrong(format!("{path}.content"), what);
+        }
+    }
+    Ok(message)
+}
+
+/// The text of a part of a message.
+fn part_text<'j>(path: &str, part: &'j Json) -> Result<&'j str, Fault> {
+    let text = match part["type"].as_str() {
+        Some("text" | "input_text" | "output_text") => &part["text"],
+        Some(_) => &Json::Null,
+        None => part,
+    };
+    let text = text.as_str().ok_or_else(|| Fault {
+        path: path.to_owned(),
+        what: format!("must be a part of type text: {TEXT_ONLY}"),
+    })?;
+    expect_no_media(path, part)?;
+    Ok(text)
+}
+
+/// Reason of errors about what is no text.
+const TEXT_ONLY: &str = "images, files and sound are not read in workflows";
+
+/// Members with images, files and sound in messages and parts of other servers.
+const MEDIA: [&str; 14] = [
+    "image",
+    "images",
+    "image_url",
+    "image_data",
+    "input_image",
+    "audio",
+    "input_audio",
+    "video",
+    "videos",
+    "video_url",
+    "file",
+    "files",
+    "attachments",
+    "experimental_attachments",
+];
+
+/// Checks that a message or a part has no member with an image, a file or sound.
+fn expect_no_media(path: &str, object: &Json) -> Result<(), Fault> {
+    let is_given = |name: &&&str| match &object[**name] {
+        Json::Null => false,
+        Json::Array(items) => !items.is_empty(),
+        _ => true,
+    };
+    match MEDIA.iter().find(is_given) {
+        None => Ok(()),
+        Some(name) => Err(Fault {
+            path: format!("{path}.{name}"),
+            what: TEXT_ONLY.to_owned(),
+        }),
+    }
 }
 
 /// Estimated bytes of a message in memory.
