@@ -143,10 +143,9 @@ impl RunRequest {
             }),
         };
         for name in MEDIA_FIELDS {
-            // A field that is asked for is one of the request's schema.
+            // Only a field that is there is asked for: the schema has what is asked for.
             let is_there = fields.unread_fields().any(|unread| unread == name);
-            let has_value = |raw| !fields::is_empty_list(raw);
-            if is_there && fields.raw(name).is_some_and(has_value) {
+            if is_there && !fields.raw(name).is_none_or(fields::is_empty_list) {
                 fields.reject(name, "is not read here: workflows read text, in kwargs");
             }
         }

@@ -4,11 +4,10 @@ use super::{Run, Trouble};
 use crate::account::Charged;
 use crate::document::{Fault, Faults};
 use crate::model::Model;
-use crate::program::{Instr, Op, Program, Slot};
+use crate::program::{Instr, Op, Program};
 use crate::value::{Value, json_bytes};
 use generate::prompt::{PromptEncoder, TemplateArguments};
 use serde_json::{Map, Value as Json};
-use std::collections::BTreeSet;
 use text::{Message, TemplateError};
 
 /// Options of rendering a conversation.
@@ -144,15 +143,11 @@ fn with_system(system: Option<&str>, messages: Vec<Message>) -> Vec<Message> {
 /// # Errors
 /// A message that cannot be read.
 pub(super) fn expect_conversations(program: &Program, inputs: &[Value]) -> Result<(), Faults> {
-    let conversation = |instr: &Instr| match instr {
-        Instr::Op(Op::FormatChat { input, .. }) => Some(*input),
-        _ => None,
-    };
-    let steps = program.code.iter();
-    let slots: BTreeSet<Slot> = steps.filter_map(|step| conversation(&step.instr)).collect();
-    for slot in slots {
-        if let Some(Value::Array(items)) = inputs.get(slot) {
-            let name = &program.variables[slot].name;
+    for step in &program.code {
+        if let Instr::Op(Op::FormatChat { input, .. }) = &step.instr
+            && let Some(Value::Array(items)) = inputs.get(*input)
+        {
+            let name = &program.variables[*input].name;
             parse_messages(name, items).map_err(|fault| Faults(vec![fault]))?;
         }
     }
@@ -168,15 +163,12 @@ fn parse_messages(name: &str, items: &[Json]) -> Result<Vec<Message>, Fault> {
 
 /// A message of text. A chat template would leave an image out, or write the tokens that stand for its rows without any rows.
 fn parse_message(path: &str, item: &Json) -> Result<Message, Fault> {
-    let wrong = |path: String, what: String| Err(Fault { path, what });
     expect_no_media(path, item)?;
-    let mut message: Message = match serde_json::from_value(item.clone()) {
-        Ok(message) => message,
-        Err(why) => {
-            let what = format!("a message is {{role, content}}: {why}");
-            return wrong(path.to_owned(), what);
-        }
-    };
+    let message = serde_json::from_value(item.clone());
+    let mut message: Message = message.map_err(|why| Fault {
+        path: path.to_owned(),
+        what: format!("a message is {{role, content}}: {why}"),
+    })?;
     match &message.content {
         Json::Null | Json::String(_) => {}
         Json::Array(parts) => {
@@ -186,8 +178,10 @@ fn parse_message(path: &str, item: &Json) -> Result<Message, Fault> {
             message.content = texts.join("\n").into();
         }
         _ => {
-            let what = "must be a text, or a list of parts that are texts".to_owned();
-            return wrong(format!("{path}.content"), what);
+            return Err(Fault {
+                path: format!("{path}.content"),
+                what: "must be a text, or a list of parts that are texts".to_owned(),
+            });
         }
     }
     Ok(message)
@@ -211,38 +205,23 @@ fn part_text<'j>(path: &str, part: &'j Json) -> Result<&'j str, Fault> {
 /// Reason of errors about what is no text.
 const TEXT_ONLY: &str = "images, files and sound are not read in workflows";
 
-/// Members with images, files and sound in messages and parts of other servers.
-const MEDIA: [&str; 14] = [
-    "image",
-    "images",
-    "image_url",
-    "image_data",
-    "input_image",
-    "audio",
-    "input_audio",
-    "video",
-    "videos",
-    "video_url",
-    "file",
-    "files",
-    "attachments",
-    "experimental_attachments",
-];
+/// Words with which names of members with images, files and sound begin: `images`, `input_audio`, `experimental_attachments`.
+const MEDIA: [&str; 5] = ["image", "audio", "video", "file", "attachment"];
 
 /// Checks that a message or a part has no member with an image, a file or sound.
 fn expect_no_media(path: &str, object: &Json) -> Result<(), Fault> {
-    let is_given = |name: &&&str| match &object[**name] {
-        Json::Null => false,
-        Json::Array(items) => !items.is_empty(),
-        _ => true,
-    };
-    match MEDIA.iter().find(is_given) {
-        None => Ok(()),
-        Some(name) => Err(Fault {
-            path: format!("{path}.{name}"),
-            what: TEXT_ONLY.to_owned(),
-        }),
+    let is_media = |word: &str| MEDIA.iter().any(|media| word.starts_with(media));
+    let is_empty = |value: &Json| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+    let members = object.as_object().into_iter().flatten();
+    for (name, _) in members.filter(|(_, value)| !is_empty(value)) {
+        if name.split('_').any(is_media) {
+            return Err(Fault {
+                path: format!("{path}.{name}"),
+                what: TEXT_ONLY.to_owned(),
+            });
+        }
     }
+    Ok(())
 }
 
 /// Estimated bytes of a message in memory.

@@ -285,6 +285,10 @@ fn conversation_with_more_than_text_is_refused() {
             json!([{"role": "assistant", "content": "hi", "audio": {"id": "a"}}]),
             "turns[0].audio",
         ),
+        (
+            json!([{"role": "user", "content": "hi", "experimental_attachments": [{"url": "data:,"}]}]),
+            "turns[0].experimental_attachments",
+        ),
         (json!(["hi"]), "turns[0]"),
     ];
     for (turns, path) in cases {
