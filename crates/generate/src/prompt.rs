@@ -26,6 +26,7 @@ use crate::request::{MixedPart, Prompt, PromptPiece};
 use engine::MediaInput;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 use text::{
     ChatTemplate, GenericTools, Message, RenderInput, TemplateError, TokenizerError, ToolSupport,
@@ -70,6 +71,8 @@ struct EncodedPrompt {
     reading: ParserConfig,
     rendered: Option<RenderedPrompt>,
     runs: Vec<ImageRun>,
+    /// Places of the images with their marks, in order, where the last tokens of the prompt are to stay.
+    spans: Vec<Range<usize>>,
 }
 
 /// Inputs of a chat template beside the messages.
@@ -219,6 +222,7 @@ impl<'a> PromptEncoder<'a> {
             reading,
             rendered,
             runs,
+            ..
         } = self.encode_truncated(prompt, wanted)?;
         if ids.is_empty() {
             return Err(ApiError::field(
@@ -365,11 +369,7 @@ impl<'a> PromptEncoder<'a> {
             let ids = self.model.tokenizer.encode_rendered(text);
             return EncodedPrompt::plain(ids, None).map(Some);
         }
-        let Some((ids, runs)) = self.encode_around_images(text, images)? else {
-            return Ok(None);
-        };
-        let encoded = EncodedPrompt::plain(Ok(ids), None)?;
-        Ok(Some(EncodedPrompt { runs, ..encoded }))
+        self.encode_around_images(text, images)
     }
 
     /// A turn after earlier ids, which begin with the beginning-of-sequence token already.
@@ -386,10 +386,10 @@ impl<'a> PromptEncoder<'a> {
         let (mut all, dropped) = (context, usize::from(repeats_bos));
         let (earlier, new) = (all.len(), &ids[dropped..]);
         all.extend_from_slice(new);
-        let mut runs = then.runs;
-        for run in &mut runs {
-            let rows = &run.rows;
-            run.rows = rows.start + earlier - dropped..rows.end + earlier - dropped;
+        let (mut runs, mut spans) = (then.runs, then.spans);
+        let rows = runs.iter_mut().map(|run| &mut run.rows);
+        for place in rows.chain(&mut spans) {
+            *place = place.start + earlier - dropped..place.end + earlier - dropped;
         }
         Ok(EncodedPrompt {
             ids: all,
@@ -397,6 +397,7 @@ impl<'a> PromptEncoder<'a> {
             reading: then.reading,
             rendered: then.rendered,
             runs,
+            spans,
         })
     }
 
@@ -519,6 +520,7 @@ impl EncodedPrompt {
             reading: ParserConfig::default(),
             rendered: None,
             runs: Vec::new(),
+            spans: Vec::new(),
         })
     }
 }

@@ -1,10 +1,12 @@
 //! Requests about a running stream: control updates (`POST /v1/streams/{id}/control`, and `control` over a WebSocket), and
 //! acknowledgements (`POST /v1/streams/{id}/ack`).
 
+use crate::field_table::FieldTable;
 use crate::fields::bounds::token_id_list;
 use crate::fields::{self, Fields};
 use engine::{INJECT_TOKENS_MAX, RequestUpdate};
 use generate::error::ApiError;
+use generate::request::IgnoredFields;
 use serde_json::{Map, Value, json};
 
 /// Bytes of an injected text: the text is tokenized on an I/O thread.
@@ -113,7 +115,12 @@ pub struct RunRequest {
     pub stream: bool,
     /// Inputs of the run, by name.
     pub kwargs: Map<String, Value>,
+    /// Fields without effect.
+    pub ignored_fields: IgnoredFields,
 }
+
+/// Fields with images and files in other requests.
+const MEDIA_FIELDS: [&str; 5] = ["image", "images", "image_data", "audio", "files"];
 
 impl RunRequest {
     /// Parses a request for a model with this context.
@@ -135,11 +142,18 @@ impl RunRequest {
                 Map::new()
             }),
         };
-        fields.finish()?;
+        for name in MEDIA_FIELDS {
+            // Only a field that is there is asked for: the schema has what is asked for.
+            let is_there = fields.unread_fields().any(|unread| unread == name);
+            if is_there && !fields.raw(name).is_none_or(fields::is_empty_list) {
+                fields.reject(name, "is not read here: workflows read text, in kwargs");
+            }
+        }
         Ok(Self {
             max_tokens,
             stream,
             kwargs,
+            ignored_fields: fields.finish_request(&FieldTable { rows: &[] })?,
         })
     }
 }

@@ -100,6 +100,11 @@ impl ImageMarks {
         self.of_family().placeholder
     }
 
+    /// Texts around the placeholder: written with it where no template does.
+    pub(crate) fn around(self) -> (&'static str, &'static str) {
+        self.of_family().around
+    }
+
     /// Texts that users' text must not be taken for ([`Tokenizer::reserving`]).
     pub fn texts(self) -> impl Iterator<Item = &'static str> {
         let others: &[&str] = match self {
@@ -149,7 +154,7 @@ impl ImageMarks {
                 whole_and_slices(plan, Some(number), ("", ("<slice>", "</slice>"), ""))
             }
         };
-        let (before, after) = self.of_family().around;
+        let (before, after) = self.around();
         if alone {
             [vec![text(before)], pieces, vec![text(after)]].concat()
         } else {

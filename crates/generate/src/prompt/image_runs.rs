@@ -1,18 +1,19 @@
 //! Rows of images in a prompt: found in the rendered text, encoded between the texts of the model's family, and given to the
 //! engine with the images' pictures.
 
-use super::{PreparedPrompt, PromptEncoder, tokenizer_failed};
+use super::{EncodedPrompt, PreparedPrompt, PromptEncoder, tokenizer_failed};
 use crate::error::{ApiError, Blame, ErrorKind};
 use crate::images::{
     ExaminedImage, ImageMarks, ImageRecord, MarkPiece, MeasuredImage, MeasuredImages,
     PreparedImage, Vision, hex,
 };
+use crate::prompt_limit::Truncation;
 use crate::request_record::ImageRunRecord;
 use engine::MediaInput;
 use engine::remote::{RemoteFile, RemoteFiles};
 use std::ops::Range;
 use std::sync::Arc;
-use text::{IdRun, image_marks};
+use text::{IdRun, Tokenizer, TokenizerError, image_marks};
 
 /// Code of the error of a recorded prompt whose image has other rows now: another encoder, or another preparation.
 pub const IMAGE_CHANGED: &str = "image_changed";
@@ -63,14 +64,13 @@ struct Segments {
     open: String,
     runs: Vec<ImageRun>,
     ids: Vec<IdRun>,
+    /// Each image with its marks: from a byte of the text of this number to a byte of a later one.
+    images: Vec<Range<(usize, usize)>>,
 }
 
-/// Ids of a text, and the runs among them.
-type EncodedRuns = (Vec<u32>, Vec<ImageRun>);
-
 impl PromptEncoder<'_> {
-    /// Ids and runs of a rendered text with these images, in order. `None`: the template wrote fewer or more placeholders than
-    /// it was given images.
+    /// A rendered text with these images, in order. `None`: the template wrote fewer or more placeholders than it was given
+    /// images.
     ///
     /// # Errors
     /// The model takes no images, or the tokenizer failed.
@@ -78,7 +78,7 @@ impl PromptEncoder<'_> {
         self,
         text: &str,
         images: &[usize],
-    ) -> Result<Option<EncodedRuns>, ApiError> {
+    ) -> Result<Option<EncodedPrompt>, ApiError> {
         let (vision, measured) = self.vision()?;
         let Some(places) = places(text, images, vision.marks) else {
             return Ok(None);
@@ -89,16 +89,35 @@ impl PromptEncoder<'_> {
         for (number, place) in places.into_iter().enumerate() {
             segments.open.push_str(&text[done..place.bytes.start]);
             done = place.bytes.end;
+            let (before, after) = vision.marks.around();
+            let mut begin = segments.end();
+            if !place.is_alone && segments.open.ends_with(before) {
+                begin.1 -= before.len();
+            }
             segments.add_image((number, &place), (vision.marks, measured), pad)?;
+            let mut end = segments.end();
+            if !place.is_alone && text[done..].starts_with(after) {
+                end.1 += after.len();
+            }
+            segments.images.push(begin..end);
         }
         segments.open.push_str(&text[done..]);
-        segments.texts.push(segments.open);
+        segments.texts.push(std::mem::take(&mut segments.open));
         let texts: Vec<&str> = segments.texts.iter().map(String::as_str).collect();
         let encoded = tokenizer.encode_rendered_around(&texts, &segments.ids);
         let (ids, rows) = encoded.map_err(|error| tokenizer_failed(&error))?;
+        let spans = match self.truncation.truncation {
+            Truncation::LastTokens(_) => segments.spans(tokenizer, &ids, &rows),
+            Truncation::Disabled | Truncation::Turns => Ok(Vec::new()),
+        };
+        let spans = spans.map_err(|error| tokenizer_failed(&error))?;
         let runs = segments.runs.into_iter().zip(rows);
         let runs = runs.map(|(run, rows)| ImageRun { rows, ..run });
-        Ok(Some((ids, runs.collect())))
+        Ok(Some(EncodedPrompt {
+            runs: runs.collect(),
+            spans,
+            ..EncodedPrompt::plain(Ok(ids), None)?
+        }))
     }
 
     fn vision(&self) -> Result<(&Vision, &MeasuredImages), ApiError> {
@@ -140,6 +159,45 @@ impl PromptEncoder<'_> {
 }
 
 impl Segments {
+    /// The number of the open text, and its length.
+    fn end(&self) -> (usize, usize) {
+        (self.texts.len(), self.open.len())
+    }
+
+    /// Places of the images with their marks among the ids of all texts, in order. A token of a mark and of the text next to it
+    /// belongs to the image, one of the marks of two images to the later one.
+    fn spans(
+        &self,
+        tokenizer: &Tokenizer,
+        ids: &[u32],
+        rows: &[Range<usize>],
+    ) -> Result<Vec<Range<usize>>, TokenizerError> {
+        // Only the first text is behind the tokens that begin a prompt, and only the last is before those that end it.
+        let encode = |number: usize, part: &str| {
+            if number == 0 || number == rows.len() {
+                tokenizer.encode_rendered(part)
+            } else {
+                tokenizer.encode_rendered_continuation(part)
+            }
+        };
+        let mut spans: Vec<Range<usize>> = Vec::with_capacity(self.images.len());
+        for image in &self.images {
+            let ((first, begin), (last, end)) = (image.start, image.end);
+            let start = first.checked_sub(1).map_or(0, |run| rows[run].end);
+            let before = encode(first, &self.texts[first][..begin])?;
+            let start = start + common_length(&ids[start..rows[first].start], &before);
+            let stop = rows.get(last).map_or(ids.len(), |rows| rows.start);
+            let after = encode(last, &self.texts[last][end..])?;
+            let behind = ids[rows[last - 1].end..stop].iter().rev();
+            let end = stop - common_length(behind, after.iter().rev());
+            if let Some(earlier) = spans.last_mut() {
+                earlier.end = earlier.end.min(start);
+            }
+            spans.push(start..end);
+        }
+        Ok(spans)
+    }
+
     /// Adds the image with this number among those of the prompt.
     fn add_image(
         &mut self,
@@ -217,16 +275,13 @@ pub(super) fn image_numbers(runs: &[ImageRun]) -> Vec<usize> {
     numbers
 }
 
-/// The rows from the first to the last of each image, in order.
-pub(super) fn image_spans(runs: &[ImageRun]) -> Vec<Range<usize>> {
-    let mut spans: Vec<(usize, Range<usize>)> = Vec::new();
-    for run in runs {
-        match spans.last_mut() {
-            Some((image, span)) if *image == run.image => span.end = run.rows.end,
-            _ => spans.push((run.image, run.rows.clone())),
-        }
-    }
-    spans.into_iter().map(|(_, span)| span).collect()
+/// Number of ids with which both begin.
+fn common_length<'i>(
+    one: impl IntoIterator<Item = &'i u32>,
+    other: impl IntoIterator<Item = &'i u32>,
+) -> usize {
+    let both = one.into_iter().zip(other);
+    both.take_while(|(one, other)| one == other).count()
 }
 
 /// The error of a recorded image whose rows are others now.

@@ -1,6 +1,5 @@
 //! Prompts that are truncated to leave room for the answer, and turns of a conversation that truncation may drop.
 
-use super::image_runs::image_spans;
 use super::{EncodedPrompt, ImageRun, PromptEncoder};
 use crate::error::ApiError;
 use crate::images::ImagePart;
@@ -94,40 +93,56 @@ impl PromptEncoder<'_> {
         shortest
     }
 
-    /// Encodes a prompt, of which the last tokens stay.
+    /// Encodes a prompt, of which the last tokens stay: as many as the request asks for.
     fn encode_last_tokens(
         self,
         prompt: Prompt,
         wanted: ParseOptions,
-        most: Option<usize>,
+        asked: Option<usize>,
     ) -> Result<EncodedPrompt, ApiError> {
         let context_max = self.model.context_max;
-        if let Some(most) = most.filter(|most| *most > context_max) {
-            let field = "truncate_prompt_tokens";
-            let message = format!(
-                "{field}: is {most}; must be at most the model's context, which is {context_max}"
-            );
-            return Err(ApiError::field(field, "invalid_value", message));
+        if let Some(most) = asked.filter(|most| *most > context_max) {
+            let why = format!("must be at most the model's context, which is {context_max}");
+            return Err(wrong_bound(most, &why));
         }
         let field = prompt.field();
-        let most = most.unwrap_or_else(|| self.truncation.prompt_tokens_max(context_max));
+        let most = asked.unwrap_or_else(|| self.truncation.prompt_tokens_max(context_max));
         let bytes = PromptLimit::of_context(self.model).bytes_max();
         let prompt = shortened(prompt, bytes.saturating_add(CUT_WORD_BYTES));
         let mut encoded = self.encode_prompt(prompt, wanted, PromptLimit::WIDEST)?;
         let tokens = encoded.ids.len();
         if tokens > most {
-            let seen = std::mem::take(&mut encoded.runs);
+            let (seen, spans) = (
+                std::mem::take(&mut encoded.runs),
+                std::mem::take(&mut encoded.spans),
+            );
             let bos = self.model.tokenizer.bos();
-            encoded.runs = keep_last(&mut encoded.ids, &seen, most, bos);
+            let begins = bos.is_some() && encoded.ids.first().copied() == bos;
+            encoded.runs = keep_last(&mut encoded.ids, (&seen, &spans), most, bos);
             // The text is that of the ids that stay.
             encoded.text = None;
             // An answer about images of which none is left would be made up.
             if encoded.runs.is_empty() && !seen.is_empty() {
-                return Err(self.full_context(field, tokens, &seen));
+                let last = spans.last().map_or(0, |span| span.start);
+                let least = tokens - last + usize::from(begins);
+                let why = format!(
+                    "keeps no image of {field}: the last image and what is around it are {least} tokens"
+                );
+                return Err(match asked {
+                    Some(most) => wrong_bound(most, &why),
+                    None => self.full_context(field, tokens, &seen),
+                });
             }
         }
         Ok(encoded)
     }
+}
+
+/// The error of a number of tokens that are to stay.
+fn wrong_bound(most: usize, why: &str) -> ApiError {
+    let field = "truncate_prompt_tokens";
+    let message = format!("{field}: is {most}; {why}");
+    ApiError::field(field, "invalid_value", message)
 }
 
 /// The prompt without text at its beginning that is beyond the last `bytes`: no context holds more, so it is not tokenized.
@@ -255,17 +270,16 @@ fn is_too_long(encoded: &Result<EncodedPrompt, ApiError>, most: usize) -> bool {
 }
 
 /// Keeps the last `most` ids, one of them for the beginning-of-sequence id if the ids begin with that; fewer, where the cut would
-/// be within an image. Returns the runs of images that stay.
+/// be within an image or its marks. Returns the runs of images that stay.
 fn keep_last(
     ids: &mut Vec<u32>,
-    runs: &[ImageRun],
+    (runs, spans): (&[ImageRun], &[Range<usize>]),
     most: usize,
     bos: Option<u32>,
 ) -> Vec<ImageRun> {
     let begins = most > 1 && bos.is_some() && ids.first().copied() == bos;
     let first = usize::from(begins);
     let end = first + ids.len().saturating_sub(most);
-    let spans = image_spans(runs);
     let cut = spans.iter().find(|span| span.start < end && end < span.end);
     let end = cut.map_or(end, |span| span.end);
     ids.drain(first..end);

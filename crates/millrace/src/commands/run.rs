@@ -8,7 +8,7 @@ use crate::args::RunArgs;
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::generation::{
-    Answer, AnswerOptions, AnswerPrinter, Generator, STANDARD_INPUT, read_image,
+    Answer, AnswerOptions, AnswerPrinter, Generator, STANDARD_INPUT, read_image, read_piped_image,
 };
 use crate::model_lookup::expect_directories;
 use crate::{loading, logging, model_lookup};
@@ -91,7 +91,10 @@ fn read_images(paths: &[PathBuf], settings: &Settings) -> Result<Vec<ImagePart>,
     let bytes_max = settings.vision.image_bytes_max;
     let images = paths.iter();
     images
-        .map(|path| read_image("--image", path, bytes_max))
+        .map(|path| match path.as_path() {
+            path if path == Path::new(STANDARD_INPUT) => read_piped_image("--image", bytes_max),
+            path => read_image("--image", path, bytes_max),
+        })
         .collect()
 }
 

@@ -17,4 +17,4 @@ mod typed_images;
 pub(crate) use generator::{Answer, Generator, Interrupts, WhenIdle, thread_waker};
 pub(crate) use options::AnswerOptions;
 pub(crate) use printer::AnswerPrinter;
-pub(crate) use typed_images::{STANDARD_INPUT, read_image};
+pub(crate) use typed_images::{STANDARD_INPUT, read_image, read_piped_image};

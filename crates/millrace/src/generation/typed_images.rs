@@ -6,44 +6,84 @@ use generate::images::{ImagePart, MeasuredImages, PreparedImage, measure, prepar
 use generate::model_handle::ModelHandle;
 use generate::prompt::PreparedPrompt;
 use media::Detail;
-use std::fs::File;
-use std::io::Read;
+use std::fmt::Display;
+use std::fs::{File, FileType};
+use std::io::{Error, Read};
 use std::path::Path;
 use wire::clock::thread_time;
 
 /// The path that stands for standard input.
 pub(crate) const STANDARD_INPUT: &str = "-";
 
-/// Reads an image. `named`: what the user typed before the path, for errors.
+/// Reads an image from a regular file: opening a FIFO would wait for its writer, and a device has no end. `named`: what the user
+/// typed before the path, for errors.
 ///
 /// # Errors
-/// The file cannot be read, or is longer than `bytes_max`.
+/// The file cannot be read, is no regular file, or is longer than `bytes_max`.
 pub(crate) fn read_image(named: &str, path: &Path, bytes_max: u64) -> Result<ImagePart, Failure> {
-    let field = format!("{named} {}", path.display());
-    let failure = |why: &dyn std::fmt::Display| Failure::user(format!("{field}: {why}"));
-    let mut bytes = Vec::new();
-    let read = if path == Path::new(STANDARD_INPUT) {
-        read_up_to(&mut std::io::stdin().lock(), bytes_max, &mut bytes)
-    } else {
-        File::open(path).and_then(|mut file| read_up_to(&mut file, bytes_max, &mut bytes))
+    let open = || {
+        let kind = std::fs::metadata(path)?.file_type();
+        if kind.is_file() {
+            return File::open(path);
+        }
+        let kind = kind_of(kind);
+        let why = format!("is {kind}: an image is read from a regular file");
+        Err(Error::other(why))
     };
-    read.map_err(|why| failure(&why))?;
-    if bytes.len() as u64 > bytes_max {
+    read_from(open, &format!("{named} {}", path.display()), bytes_max)
+}
+
+/// Reads an image from standard input, as [`read_image`] does from a file.
+///
+/// # Errors
+/// As of [`read_image`].
+pub(crate) fn read_piped_image(named: &str, bytes_max: u64) -> Result<ImagePart, Failure> {
+    let field = format!("{named} {STANDARD_INPUT}");
+    read_from(|| Ok(std::io::stdin().lock()), &field, bytes_max)
+}
+
+/// Reads one byte more than there may be, at most.
+fn read_from<R: Read>(
+    open: impl FnOnce() -> std::io::Result<R>,
+    field: &str,
+    bytes_max: u64,
+) -> Result<ImagePart, Failure> {
+    let failure = |why: &dyn Display| Failure::user(format!("{field}: {why}"));
+    let mut bytes = Vec::new();
+    let from = open().map(|from| from.take(bytes_max.saturating_add(1)));
+    let read = from.and_then(|mut from| from.read_to_end(&mut bytes));
+    if read.map_err(|why| failure(&why))? as u64 > bytes_max {
         let why = format!("has more than {bytes_max} bytes (vision.image_bytes_max)");
         return Err(failure(&why));
     }
     Ok(ImagePart {
         bytes: bytes.into(),
         detail: Detail::Auto,
-        path: field,
+        path: field.to_owned(),
         url: None,
     })
 }
 
-/// Reads one byte more than there may be, at most.
-fn read_up_to(from: &mut dyn Read, bytes_max: u64, bytes: &mut Vec<u8>) -> std::io::Result<()> {
-    from.take(bytes_max.saturating_add(1)).read_to_end(bytes)?;
-    Ok(())
+/// The kind of a file that is not a regular one, for errors.
+fn kind_of(kind: FileType) -> &'static str {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        if kind.is_fifo() {
+            return "a FIFO";
+        }
+        if kind.is_socket() {
+            return "a socket";
+        }
+        if kind.is_char_device() || kind.is_block_device() {
+            return "a device";
+        }
+    }
+    if kind.is_dir() {
+        "a directory"
+    } else {
+        "no regular file"
+    }
 }
 
 /// The sizes of images for this model.

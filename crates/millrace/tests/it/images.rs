@@ -394,6 +394,7 @@ fn terminal_shows_images_to_the_model() {
     assert_eq!(conversation(&model, &red), "The square is red.\n");
     for (image, more, why) in [
         ("no-such.png", &[][..], "--image no-such.png"),
+        ("/dev/zero", &[], "--image /dev/zero: is a device"),
         (&*broken, &[], "cannot be decoded as BMP"),
         (&*red, &["--no-vision"], "reads text only"),
     ] {
@@ -404,6 +405,51 @@ fn terminal_shows_images_to_the_model() {
             "{why}: {said}"
         );
     }
+}
+
+/// Only regular files are images, so that no path stops a conversation, or takes lines from it.
+#[test]
+fn paths_that_are_no_regular_files_are_no_images() {
+    let folder = Folder::new("image-paths");
+    let at = |name: &str| folder.0.join(name).display().to_string();
+    let (fifo, socket, large) = (at("fifo"), at("socket"), at("large.bmp"));
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.unwrap().success());
+    let _socket = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    fs::write(&large, [square(RED), vec![0; 20_000]].concat()).unwrap();
+    // A reader would have an image: the error is about the path.
+    let path = fifo.clone();
+    std::thread::spawn(move || fs::write(path, square(RED)));
+    let folder_path = folder.0.display().to_string();
+    let model = model();
+    for (image, why) in [
+        (&*fifo, "is a FIFO: an image is read from a regular file"),
+        (&socket, "is a socket"),
+        (&folder_path, "is a directory"),
+        ("/dev/zero", "is a device"),
+        (&large, "has more than 20000 bytes (vision.image_bytes_max)"),
+        ("-", "No such file"),
+    ] {
+        let args = ["chat", "--model", &model, "--temperature", "0", "-n", "2"];
+        let typed = format!("/image {image}\nHello\n/bye\n");
+        let bound = [("MILLRACE_VISION_IMAGE_BYTES_MAX", "20000")];
+        let output = piped(&args, &bound, &typed);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            said.contains(&format!("/image {image}: {why}")),
+            "{why}: {said}"
+        );
+        assert!(
+            output.status.success() && !output.stdout.is_empty(),
+            "{why}: {said}"
+        );
+    }
+    let output = millrace(&["run", "--model", &model, "--image", &fifo, QUESTION]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        said.contains(&format!("--image {fifo}: is a FIFO")),
+        "{said}"
+    );
 }
 
 #[test]

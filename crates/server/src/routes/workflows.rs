@@ -86,7 +86,15 @@ fn parse_run(
         .unwrap_or_else(|| context_max.min(TOKENS_MAX));
     Ok(ParsedRequest {
         lease,
-        ask: run_request(body.text(), tokens_max, request.stream),
+        ask: run_request(
+            body.text(),
+            tokens_max,
+            StreamOptions {
+                stream: request.stream,
+                ignored_fields: request.ignored_fields,
+                ..StreamOptions::default()
+            },
+        ),
         body_bytes: body.text().len(),
         request: stream_request,
         response_id: None,
@@ -103,7 +111,7 @@ fn parse_run(
 }
 
 /// The run as a generate request, for admission and for the stream metadata.
-fn run_request(body: &str, tokens_max: usize, stream: bool) -> GenerateRequest {
+fn run_request(body: &str, tokens_max: usize, stream_options: StreamOptions) -> GenerateRequest {
     GenerateRequest {
         images: Vec::new(),
         prompts: vec![Prompt::Text(body.to_owned())],
@@ -112,10 +120,7 @@ fn run_request(body: &str, tokens_max: usize, stream: bool) -> GenerateRequest {
             max_tokens: Some(tokens_max),
             ..GenerationOptions::default().resolve()
         },
-        stream_options: StreamOptions {
-            stream,
-            ..StreamOptions::default()
-        },
+        stream_options,
     }
 }
 

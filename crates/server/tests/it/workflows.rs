@@ -149,12 +149,21 @@ fn invalid_fields_are_named() {
             json!({"kwargs": {"prompt": "x"}, "max_tokens": 0}),
             "max_tokens",
         ),
+        (
+            json!({"kwargs": {"prompt": "x"}, "images": ["QUJD"]}),
+            "images",
+        ),
     ];
     for (body, field) in cases {
         let reply = start(&rig, "text_generation", &body);
         assert_eq!(reply.head.status, 400, "{body}: {}", reply.body);
         assert_eq!(reply.json()["errors"][0]["field"], field, "{}", reply.body);
     }
+    let kwargs = json!({"prompt": "x", "max_tokens": 1});
+    let body = json!({"kwargs": kwargs, "images": [], "temperature": 0, "stream": false});
+    let reply = start(&rig, "text_generation", &body);
+    let ignored = reply.head.get("x-millrace-ignored-fields");
+    assert_eq!(ignored, Some("temperature"), "{}", reply.body);
     rig.wait_until_empty();
 }
 

@@ -39,6 +39,8 @@ pub(crate) struct MessageConversation {
     pub(crate) turns: Conversation,
     /// Whether the answer continues the last message, which has the role `assistant`.
     pub(crate) continues: bool,
+    /// Path of an image in the turns of the assistant that are the last ones so far.
+    answer_image: Option<String>,
     /// Calls of tools that ran at the API, before their results: path and kind of the block, id, name, input.
     server_calls: Vec<ServerCall>,
 }
@@ -97,6 +99,9 @@ impl MessageConversation {
                 return None;
             }
         };
+        if role != "assistant" {
+            self.answer_image = None;
+        }
         let path = format!("{path}.content");
         let Some(content) = turn.get("content") else {
             if role == "assistant" {
@@ -155,6 +160,9 @@ impl MessageConversation {
                     "assistant" => &ASSISTANT_BLOCKS,
                     _ => &TEXT_BLOCKS,
                 };
+                if (role, kind.as_deref()) == ("assistant", Some("image")) {
+                    self.answer_image.get_or_insert_with(|| path.to_owned());
+                }
                 let part = parse_part(fields, path, raw, types)?;
                 let message = self.turns.message_of_role(role);
                 append_content(&mut message.content, part.into_content());
@@ -281,6 +289,10 @@ impl MessageConversation {
         if last.rest.contains_key("tool_calls") {
             let error_message = "must not end with tool_use: its tool_result has to follow";
             fields.reject("messages", error_message);
+            return None;
+        }
+        if let Some(path) = self.answer_image.take() {
+            fields.reject(path, "is an image: an answer continues text only");
             return None;
         }
         let text = last.content.as_str().unwrap_or_default();

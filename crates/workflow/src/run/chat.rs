@@ -2,8 +2,9 @@
 
 use super::{Run, Trouble};
 use crate::account::Charged;
+use crate::document::{Fault, Faults};
 use crate::model::Model;
-use crate::program::Op;
+use crate::program::{Instr, Op, Program};
 use crate::value::{Value, json_bytes};
 use generate::prompt::{PromptEncoder, TemplateArguments};
 use serde_json::{Map, Value as Json};
@@ -59,7 +60,11 @@ impl Run {
             (Value::Text(text), None) => {
                 with_system(system.as_deref(), vec![text_message("user", text)])
             }
-            (Value::Array(items), _) => with_system(system.as_deref(), parse_messages(items)?),
+            (Value::Array(items), _) => {
+                let messages = parse_messages(&self.program.variables[*input].name, items);
+                let messages = messages.map_err(|fault| Trouble::program(fault.to_string()))?;
+                with_system(system.as_deref(), messages)
+            }
             _ => return Err(Trouble::program("there is no conversation")),
         };
         let text = rendering.render(&messages, opens)?;
@@ -133,12 +138,90 @@ fn with_system(system: Option<&str>, messages: Vec<Message>) -> Vec<Message> {
     system.into_iter().chain(messages).collect()
 }
 
-fn parse_messages(items: &[Json]) -> Result<Vec<Message>, Trouble> {
-    let read = items
-        .iter()
-        .map(|item| serde_json::from_value(item.clone()));
-    read.collect::<Result<Vec<Message>, _>>()
-        .map_err(|why| Trouble::program(format!("a message is {{role, content}}: {why}")))
+/// Checks the inputs that are conversations, before a run begins.
+///
+/// # Errors
+/// A message that cannot be read.
+pub(super) fn expect_conversations(program: &Program, inputs: &[Value]) -> Result<(), Faults> {
+    for step in &program.code {
+        if let Instr::Op(Op::FormatChat { input, .. }) = &step.instr
+            && let Some(Value::Array(items)) = inputs.get(*input)
+        {
+            let name = &program.variables[*input].name;
+            parse_messages(name, items).map_err(|fault| Faults(vec![fault]))?;
+        }
+    }
+    Ok(())
+}
+
+/// The messages of the list with this name.
+fn parse_messages(name: &str, items: &[Json]) -> Result<Vec<Message>, Fault> {
+    let items = items.iter().enumerate();
+    let messages = items.map(|(i, item)| parse_message(&format!("{name}[{i}]"), item));
+    messages.collect()
+}
+
+/// A message of text. A chat template would leave an image out, or write the tokens that stand for its rows without any rows.
+fn parse_message(path: &str, item: &Json) -> Result<Message, Fault> {
+    expect_no_media(path, item)?;
+    let message = serde_json::from_value(item.clone());
+    let mut message: Message = message.map_err(|why| Fault {
+        path: path.to_owned(),
+        what: format!("a message is {{role, content}}: {why}"),
+    })?;
+    match &message.content {
+        Json::Null | Json::String(_) => {}
+        Json::Array(parts) => {
+            let parts = parts.iter().enumerate();
+            let texts = parts.map(|(i, part)| part_text(&format!("{path}.content[{i}]"), part));
+            let texts: Vec<&str> = texts.collect::<Result<_, _>>()?;
+            message.content = texts.join("\n").into();
+        }
+        _ => {
+            return Err(Fault {
+                path: format!("{path}.content"),
+                what: "must be a text, or a list of parts that are texts".to_owned(),
+            });
+        }
+    }
+    Ok(message)
+}
+
+/// The text of a part of a message.
+fn part_text<'j>(path: &str, part: &'j Json) -> Result<&'j str, Fault> {
+    let text = match part["type"].as_str() {
+        Some("text" | "input_text" | "output_text") => &part["text"],
+        Some(_) => &Json::Null,
+        None => part,
+    };
+    let text = text.as_str().ok_or_else(|| Fault {
+        path: path.to_owned(),
+        what: format!("must be a part of type text: {TEXT_ONLY}"),
+    })?;
+    expect_no_media(path, part)?;
+    Ok(text)
+}
+
+/// Reason of errors about what is no text.
+const TEXT_ONLY: &str = "images, files and sound are not read in workflows";
+
+/// Words with which names of members with images, files and sound begin: `images`, `input_audio`, `experimental_attachments`.
+const MEDIA: [&str; 5] = ["image", "audio", "video", "file", "attachment"];
+
+/// Checks that a message or a part has no member with an image, a file or sound.
+fn expect_no_media(path: &str, object: &Json) -> Result<(), Fault> {
+    let is_media = |word: &str| MEDIA.iter().any(|media| word.starts_with(media));
+    let is_empty = |value: &Json| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+    let members = object.as_object().into_iter().flatten();
+    for (name, _) in members.filter(|(_, value)| !is_empty(value)) {
+        if name.split('_').any(is_media) {
+            return Err(Fault {
+                path: format!("{path}.{name}"),
+                what: TEXT_ONLY.to_owned(),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Estimated bytes of a message in memory.

@@ -181,7 +181,7 @@ impl Run {
     /// A run before the first instruction. `model` finds a model by id; `None` is the default one.
     ///
     /// # Errors
-    /// All errors of the inputs; values over the bound; a missing model.
+    /// All errors of the inputs; values over the bound; a conversation with more than text; a missing model.
     pub fn new(
         program: &Arc<Program>,
         given: &Map<String, Json>,
@@ -201,6 +201,7 @@ impl Run {
             .first()
             .and_then(|m| m.handle.tokenizer.eos().or(m.handle.eos.first().copied()));
         let values = program.bind(given, eos)?;
+        chat::expect_conversations(program, &values)?;
         let account = Account::new(plan.limits.value_bytes_max);
         let state = State::new(program, values, models.len(), &account);
         let state = state.map_err(|(input, why)| {

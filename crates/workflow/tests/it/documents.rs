@@ -245,6 +245,76 @@ fn inputs_are_coerced_bounded_and_all_asked_for() {
     assert_eq!(program.read("need", "0.5"), json!("0.5"));
 }
 
+/// Promise (Workflows): a workflow reads text only; what else is in a message is an error that names it, before a token is computed.
+#[test]
+fn conversation_with_more_than_text_is_refused() {
+    let mut bench = Bench::new(0.0);
+    let program = crate::support::compile(&json!({
+        "name": "n",
+        "return_value": "text",
+        "inputs": [{"name": "turns", "type": "array"}, {"name": "nested", "type": "array", "default": []}],
+        "steps": [
+            {"op": "format_chat", "input": "turns", "output": "text"},
+            {"op": "compute_int", "expr": "nested.len", "output": "count"},
+            {"op": "if", "condition": "count", "then": [
+                {"op": "get_item", "input": "nested", "type": "array", "output": "later"},
+                {"op": "format_chat", "input": "later", "output": "text"},
+            ]},
+        ],
+    }));
+    let turn = |content: Json| json!([{"role": "user", "content": content}]);
+    let image = json!({"type": "image_url", "image_url": {"url": "data:,"}});
+    let cases = [
+        (turn(json!([image, "hi"])), "turns[0].content[0]"),
+        (
+            turn(json!(["hi", {"type": "image"}])),
+            "turns[0].content[1]",
+        ),
+        (
+            turn(json!([{"type": "text", "text": "hi", "image": "QUJD"}])),
+            "turns[0].content[0].image",
+        ),
+        (turn(json!([{"text": "hi"}])), "turns[0].content[0]"),
+        (turn(json!([3])), "turns[0].content[0]"),
+        (turn(json!({"type": "image"})), "turns[0].content"),
+        (
+            json!([{"role": "user", "content": "hi", "images": ["QUJD"]}]),
+            "turns[0].images",
+        ),
+        (
+            json!([{"role": "assistant", "content": "hi", "audio": {"id": "a"}}]),
+            "turns[0].audio",
+        ),
+        (
+            json!([{"role": "user", "content": "hi", "experimental_attachments": [{"url": "data:,"}]}]),
+            "turns[0].experimental_attachments",
+        ),
+        (json!(["hi"]), "turns[0]"),
+    ];
+    for (turns, path) in cases {
+        let model = |_: Option<&str>| Some(std::sync::Arc::clone(&bench.model));
+        let given = object(&json!({"turns": turns}));
+        let faults = Run::new(&program, &given, model, Plan::default(), bench.now);
+        let faults = faults.err().unwrap_or_else(|| panic!("{path} is taken"));
+        assert_eq!(faults.0[0].path, path, "{faults}");
+        // A list that the program takes from another one is read where its step runs.
+        let given = json!({"turns": [], "nested": [turns]});
+        let (_, outcome) = bench.finish(&mut bench.run(&program, &given));
+        let fault = outcome.fault.expect("a fault");
+        let found = format!("{}: ", path.replacen("turns", "later", 1));
+        assert!(fault.what.starts_with(&found), "{fault}");
+    }
+    let parts = json!([{"type": "text", "text": "a"}, "b", {"type": "input_text", "text": "c"}]);
+    let turns = json!([
+        {"role": "user", "content": parts, "images": []},
+        {"role": "assistant", "content": "d", "audio": null},
+    ]);
+    let (_, outcome) = bench.finish(&mut bench.run(&program, &json!({"turns": turns})));
+    let text = outcome.value.map(|value| value.to_json());
+    let want = "<user>a\nb\nc</s>\n<assistant>d</s>\n<assistant>";
+    assert_eq!(text, Some(json!(want)));
+}
+
 /// Replaces or removes each value of each sample.
 #[test]
 fn broken_samples_are_refused_or_run_and_none_panics() {

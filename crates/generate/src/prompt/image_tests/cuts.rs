@@ -3,6 +3,7 @@
 use super::*;
 use crate::prompt::drop_image_turns;
 use proptest::prelude::*;
+use std::ops::Range;
 use text::images_of;
 
 proptest! {
@@ -127,4 +128,173 @@ fn surplus_images_are_dropped_with_their_turns() {
         let want: Vec<usize> = (0..images_left.len()).collect();
         assert_eq!(numbers, want, "{images_max}");
     }
+}
+
+/// The bytes of an image with its marks in a prompt's text, where `open` and `close` are the first and the last ones.
+fn marked(text: &str, image: usize, (open, close): (&str, &str)) -> Range<usize> {
+    let open = open.replace('N', &image.to_string());
+    let start = text.find(&format!("«{image}.0:")).expect("rows");
+    let last = text.rfind(&format!("«{image}.")).expect("rows");
+    let end = last + text[last..].find('»').expect("the end of the rows") + '»'.len_utf8();
+    assert!(text[..start].ends_with(&open), "{text}");
+    assert!(text[end..].starts_with(close), "{text}");
+    start - open.len()..end + close.len()
+}
+
+/// Families with their templates, and the first and the last marks of an image, which has the number N.
+fn families() -> Vec<(ModelHandle, (&'static str, &'static str))> {
+    let resized = Rule::SmartResize(SmartResize {
+        patch: 4,
+        merge: 2,
+        pixels_min: 64,
+        pixels_max: 1 << 20,
+    });
+    let longest = Rule::LongestEdge(LongestEdge {
+        longest_edge: 32,
+        patch: 4,
+        merge: 2,
+    });
+    let queries = || slices::slices(media::plan::SliceRows::Queries(3));
+    let tile = "<fake_token_around_image><row_1_col_1>";
+    let qwen = ("<|vision_start|>", "<|vision_end|>");
+    let gemma = ("\n\n<start_of_image>", "<end_of_image>\n\n");
+    let lfm = ("<|image_start|><|img_row_1_col_1|>", "<|image_end|>");
+    let minicpm = slices::MINICPM;
+    let number = "<image_id>N</image_id><image>";
+    vec![
+        (
+            model(SMOL_VLM, ImageMarks::Idefics3, tiles()),
+            (tile, "<fake_token_around_image>"),
+        ),
+        (model(QWEN, ImageMarks::Qwen, resized), qwen),
+        (model(CHATML, ImageMarks::Qwen, square()), qwen),
+        (model(GEMMA3, ImageMarks::Gemma3, square()), gemma),
+        (
+            model(CHATML, ImageMarks::Gemma4, square()),
+            ("<|image>", "<image|>"),
+        ),
+        (
+            model(PIXTRAL, ImageMarks::Pixtral, longest),
+            ("", "[IMG_END]"),
+        ),
+        (
+            model(CHATML, ImageMarks::InternVl, square()),
+            ("<img>", "</img>\n"),
+        ),
+        (model(LFM2, ImageMarks::Lfm2, split()), lfm),
+        (model(CHATML, ImageMarks::Llava, square()), ("", "\n")),
+        (
+            model(minicpm, ImageMarks::MiniCpm25, queries()),
+            ("<image>", "</image></slice>\n"),
+        ),
+        (
+            model(minicpm, ImageMarks::MiniCpm26, queries()),
+            (number, "</slice>\n"),
+        ),
+        (
+            model(slices::QWEN46, ImageMarks::MiniCpm46, queries()),
+            (number, "</slice>"),
+        ),
+    ]
+}
+
+/// Promise (Images): a prompt of which the last tokens stay begins at no length within an image or its marks, and is shorter than
+/// that length only by such an image.
+#[test]
+fn cut_keeps_or_drops_an_image_with_all_its_marks() {
+    for (model, marks) in families() {
+        let family = model.vision.as_deref().expect("eyes").marks;
+        let images = [picture(32, 32), picture(48, 16)];
+        let parts = json!([
+            image_part(0),
+            text_part("ab"),
+            image_part(1),
+            text_part("what?")
+        ]);
+        let prompt = || conversation(vec![message("user", parts.clone())]);
+        let whole = prepared(&model, prompt(), &images, Truncation::Disabled).expect("a prompt");
+        let text = shown(&model, &whole);
+        let places = [0, 1].map(|image| marked(&text, image, marks));
+        let mut least = whole.ids.len() + 1;
+        for most in (1..=whole.ids.len()).rev() {
+            let cut = prepared(
+                &model,
+                prompt(),
+                &images,
+                Truncation::LastTokens(Some(most)),
+            );
+            let cut = match cut {
+                Ok(cut) => cut,
+                Err(error) => {
+                    assert_eq!(error.problems[0].field, "truncate_prompt_tokens");
+                    let why =
+                        format!("truncate_prompt_tokens: is {most}; keeps no image of messages: ");
+                    assert!(error.message.starts_with(&why), "{}", error.message);
+                    let why = format!("are {least} tokens");
+                    assert!(
+                        error.message.ends_with(&why),
+                        "{family:?}: {}",
+                        error.message
+                    );
+                    continue;
+                }
+            };
+            least = most;
+            assert!(whole.ids.ends_with(&cut.ids), "{family:?} {most}");
+            let start = text.len() - shown(&model, &cut).len();
+            let is_within = |place: &Range<usize>| place.start < start && start < place.end;
+            assert!(
+                !places.iter().any(is_within),
+                "{family:?} {most}: {}",
+                &text[start..]
+            );
+            let is_behind = places.iter().any(|place| place.end == start);
+            assert!(
+                cut.ids.len() == most || is_behind,
+                "{family:?} {most}: {}",
+                &text[start..]
+            );
+        }
+        assert!(least + 10 < whole.ids.len(), "{family:?}: one image stays");
+    }
+}
+
+/// A token of a mark and the text before it is the image's, one of the marks of two images the later one's.
+#[test]
+fn tokens_of_marks_and_text_are_not_left_behind() {
+    let vocabulary = Vocabulary::of_bytes().with_eos("<|eos|>");
+    let vocabulary = vocabulary.with_control_tokens(&CONTROLS);
+    let tokenizer = vocabulary
+        .with_merges(&["Ċ Ċ", "ĊĊ Ċ", "ĊĊ ĊĊ"])
+        .into_tokenizer();
+    let gemma = ModelHandle {
+        tokenizer,
+        ..model(GEMMA3, ImageMarks::Gemma3, square())
+    };
+    let images = [picture(16, 16), picture(16, 16)];
+    let parts = json!([image_part(0), image_part(1), text_part("what?")]);
+    let prompt = || conversation(vec![message("user", parts.clone())]);
+    let keep = |truncation| prepared(&gemma, prompt(), &images, truncation).expect("a prompt");
+    let whole = keep(Truncation::Disabled);
+    let want = "<start_of_turn>user\n\n\n<start_of_image>«0.0:4»<end_of_image>\n\n\n\n<start_of_image>«1.0:4»<end_of_image>\n\nwhat?";
+    assert!(shown(&gemma, &whole).starts_with(want));
+    let starts: Vec<String> = (1..=whole.ids.len())
+        .filter_map(|most| {
+            let truncation = Truncation::LastTokens(Some(most));
+            let cut = prepared(&gemma, prompt(), &images, truncation).ok()?;
+            Some(shown(&gemma, &cut).chars().take(18).collect())
+        })
+        .collect();
+    let mut starts: Vec<&str> = starts.iter().map(String::as_str).collect();
+    starts.dedup();
+    let want = [
+        "\n\n\n\n<start_of_imag",
+        "\n\n\n<start_of_image",
+        "r\n\n\n<start_of_imag",
+        "er\n\n\n<start_of_ima",
+        "ser\n\n\n<start_of_im",
+        "user\n\n\n<start_of_i",
+        "<start_of_turn>use",
+    ];
+    assert_eq!(starts, want);
 }

@@ -3,11 +3,11 @@
 use super::*;
 use media::plan::{SliceRows, Slices};
 
-const MINICPM: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.content is string %}{{ m.content }}{% else %}{% for b in m.content %}{% if b.type == 'image' %}(<image>./</image>)\n{% else %}{{ b.text }}{% endif %}{% endfor %}{% endif %}<|im_end|>\n{% endfor %}";
-const QWEN46: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% for b in m.content %}{% if b.type == 'image' %}<|image_pad|>{% else %}{{ b.text }}{% endif %}{% endfor %}<|im_end|>\n{% endfor %}";
+pub(super) const MINICPM: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.content is string %}{{ m.content }}{% else %}{% for b in m.content %}{% if b.type == 'image' %}(<image>./</image>)\n{% else %}{{ b.text }}{% endif %}{% endfor %}{% endif %}<|im_end|>\n{% endfor %}";
+pub(super) const QWEN46: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% for b in m.content %}{% if b.type == 'image' %}<|image_pad|>{% else %}{{ b.text }}{% endif %}{% endfor %}<|im_end|>\n{% endfor %}";
 
 /// Slices of 16 pixels, at most four.
-fn slices(rows: SliceRows) -> Rule {
+pub(super) fn slices(rows: SliceRows) -> Rule {
     Rule::Slices(Slices {
         slice: 16,
         patch: 4,

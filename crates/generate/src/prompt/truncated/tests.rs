@@ -164,7 +164,7 @@ fn last_tokens_are_kept() {
         (9, Some(bos), ids(1, 9), ids(1, 9)),
     ] {
         let mut found = given.clone();
-        keep_last(&mut found, &[], most, bos);
+        keep_last(&mut found, (&[], &[]), most, bos);
         assert_eq!(found, want, "{most} of {given:?}");
     }
 }

@@ -104,6 +104,29 @@ fn last_assistant_message_is_continued() {
     assert!(!continues);
 }
 
+/// The text in place of an image would be the beginning of the answer.
+#[test]
+fn image_in_the_prefix_of_an_answer_is_an_error() {
+    let image = json!({"type": "image", "source": {"type": "base64", "data": "QUJD"}});
+    let text = json!({"type": "text", "text": "b"});
+    let turn = |role: &str, content: Value| json!({"role": role, "content": content});
+    let answers = |more: Vec<Value>| {
+        let turns = [
+            turn("user", json!("a")),
+            turn("assistant", json!([text, image])),
+        ];
+        json!({"messages": turns.into_iter().chain(more).collect::<Vec<_>>()})
+    };
+    for more in [vec![], vec![turn("assistant", json!("c"))]] {
+        let error = message(&answers(more)).expect_err("an image");
+        assert_eq!(bad_fields(&error), ["messages[1].content[1]"], "{error:?}");
+    }
+    let more = vec![turn("user", json!("c")), turn("assistant", json!("d"))];
+    let (messages, continues) = got(&answers(more));
+    let left = "b\n(an image, which this model cannot read)";
+    assert_eq!((&messages[1]["content"], continues), (&json!(left), true));
+}
+
 #[test]
 fn invalid_block_is_named() {
     let user = |block: Value| json!({"messages": [{"role": "user", "content": [block]}]});
