@@ -39,9 +39,8 @@ struct BlockUnderWay {
 pub(crate) enum BlockOutcome {
     /// The pass over the block has begun: its units.
     Begun(usize),
-    /// So many units follow.
-    Goes(usize),
-    Done,
+    /// So many units are left.
+    Left(usize),
     Failed(FailCode),
 }
 
@@ -128,15 +127,13 @@ impl Scheduler {
                 });
                 true
             }
-            BlockOutcome::Goes(left) => {
+            BlockOutcome::Left(left) => {
                 self.finish_units(left);
-                true
-            }
-            BlockOutcome::Done => {
-                self.blocks.clock.end_work();
-                self.finish_units(0);
-                self.finish_block();
-                false
+                if left == 0 {
+                    self.blocks.clock.end_work();
+                    self.finish_block();
+                }
+                left > 0
             }
             BlockOutcome::Failed(code) => {
                 count(&self.inbox.stats.retries, 1);

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Units of a block that are computed together at most, where no decode waits. They are of one layer, so they take a small part
 /// of what a prompt of as many rows takes, which is one step.
-const UNITS_TOGETHER_MAX: usize = 8;
+const TOGETHER_MAX: usize = 8;
 
 /// Units are planned for this step.
 #[derive(Clone, Copy)]
@@ -96,15 +96,11 @@ impl UnitClock {
         true
     }
 
-    /// Takes the time of units that may be computed together: of one next to decodes, else of [`UNITS_TOGETHER_MAX`]. `cost`: of
+    /// Takes the time of units that may be computed together: of one next to decodes, else of [`TOGETHER_MAX`]. `cost`: of
     /// so many. Returns their number; 0: they do not fit.
     pub(super) fn take_together(&mut self, cost: impl Fn(usize) -> u64) -> usize {
-        let planned = self.planned.as_ref();
-        let units = if planned.is_some_and(|planned| planned.beside_decodes) {
-            1
-        } else {
-            UNITS_TOGETHER_MAX
-        };
+        let beside_decodes = self.planned.is_some_and(|planned| planned.beside_decodes);
+        let units = if beside_decodes { 1 } else { TOGETHER_MAX };
         let is_taken = self.take(cost(units));
         // A step with decodes saves up the time of one.
         self.next_cost = cost(1);
@@ -375,7 +371,7 @@ mod tests {
             clock.take_together(|units| units.min(6) as u64)
         };
         let left = |ms: u64| Some(ms * MS);
-        let all = UNITS_TOGETHER_MAX;
+        let all = TOGETHER_MAX;
         assert_eq!(joined(&mut UnitClock::default(), left(100), 0), all);
         assert_eq!(joined(&mut measured(), left(500), 3), 1);
         assert_eq!(joined(&mut measured(), None, 3), 1, "no target");

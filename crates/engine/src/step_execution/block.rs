@@ -50,12 +50,8 @@ fn begin(model: &mut dyn Forward, batch: &Batch) -> Result<BlockOutcome, DeviceF
 }
 
 fn advance(model: &mut dyn Forward, units: usize) -> Result<BlockOutcome, DeviceFault> {
-    let outcome_of = |left| match left {
-        0 => BlockOutcome::Done,
-        left => BlockOutcome::Goes(left),
-    };
     let advance = |blocks: &mut dyn AdvanceBlock| blocks.advance_block(units);
-    call(model, advance, outcome_of)
+    call(model, advance, BlockOutcome::Left)
 }
 
 /// Calls the model.
