@@ -362,7 +362,7 @@ fn examine_image(
     elapsed: Elapsed<'_>,
 ) -> Result<ExaminedImage, ApiError> {
     let examined = examine(|key| kept.was_examined(key), image, elapsed)?;
-    kept.keep_examined(&examined);
+    kept.keep_examined(*examined.key());
     Ok(examined)
 }
 
