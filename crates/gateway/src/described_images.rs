@@ -18,9 +18,9 @@ use crate::streams::{PermitHolder, StreamRecord, StreamRegistry};
 use ::stream::{End, Owner};
 use admission::{AdmissionRequest, BYTES_PER_TOKEN, Permit, Priority, RequestedChoices};
 use engine::{CacheSalt, Policy, Progress, SamplingParams, SequencePermits, Terms};
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, try_join_all};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
+use futures_util::{FutureExt, TryFutureExt};
 use generate::constraint::compiler::OutputConstraints;
 use generate::error::{ApiError, Blame, ErrorKind};
 use generate::images::{DescriptionState, DescriptionUsage, ImagePart, Vision, question_about};
@@ -32,6 +32,7 @@ use generate::stream_source::{StreamMeta, StreamSource};
 use generate::submit::{Submission, SubmissionHost};
 use inner_generation::InnerGeneration;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Instant, UNIX_EPOCH};
@@ -69,6 +70,7 @@ pub(crate) struct DescribedImages {
 struct DescriptionJob {
     index: usize,
     part: ImagePart,
+    digest: [u8; 32],
     prompt: String,
     key: DescriptionKey,
 }
@@ -104,6 +106,9 @@ impl ImageDescriber<'_> {
         let images = jobs.iter().map(|job| (&job.part, job.key));
         let known = &self.handles.images.media.descriptions;
         self.proxy.expect_few(images, known)?;
+        if self.proxy.server.is_some() {
+            self.expect_whole(&jobs).await?;
+        }
         // In boxes, so that the type of the whole does not depend on the lifetimes inside.
         let jobs = jobs.into_iter().map(|job| self.describe_image(job).boxed());
         let jobs: Vec<BoxFuture<'_, _>> = jobs.collect();
@@ -156,11 +161,37 @@ impl ImageDescriber<'_> {
             DescriptionJob {
                 index,
                 part: part.clone(),
+                digest: *digest,
                 prompt,
                 key,
             }
         });
         Ok(jobs.collect())
+    }
+
+    /// Decodes the images that another server is to describe, each once: it is sent no broken ones.
+    async fn expect_whole(&self, jobs: &[DescriptionJob]) -> Result<(), ApiError> {
+        let (media, bounds) = (&self.handles.images.media, self.proxy.bounds);
+        let is_new = |job: &&DescriptionJob| !media.prepared.was_examined(&job.digest);
+        let new = jobs.iter().rev().filter(is_new);
+        let new: BTreeMap<_, _> = new.map(|job| (job.digest, job.part.clone())).collect();
+        let decode_bytes_max = self.handles.limits.now().decode_bytes_max;
+        let checks = new.into_iter().map(|(digest, part)| {
+            let room = (bounds.decode_bytes(&part), decode_bytes_max);
+            let kept = Arc::clone(&media.prepared);
+            let check = move |elapsed: Elapsed<'_>| {
+                bounds.decode(&part, elapsed)?;
+                kept.keep_examined(digest);
+                Ok(())
+            };
+            media.threads.run(room, check)
+        });
+        let checked = try_join_all(checks).map_ok(drop);
+        let late = |_| Err(finish_reason::end_error(End::Deadline));
+        match self.deadline {
+            Some(end) => timeout_at(end.into(), checked).await.unwrap_or_else(late),
+            None => checked.await,
+        }
     }
 
     /// Names the model that describes: by its files, so that it need not be loaded, or by its server.

@@ -116,7 +116,7 @@ impl StreamRequest {
             Ok(parsed) => parsed,
             Err(refusal) => return Err(Box::pin(refusal.into_error(&gateway.models)).await),
         };
-        Box::pin(parsed.write_images(gateway)).await;
+        Box::pin(parsed.write_images(gateway)).await?;
         parsed.open_named(gateway, claim)
     }
 
@@ -220,15 +220,19 @@ impl ParsedRequest {
     /// Writes the images of a stream that is to be durable, and those of an answer that is to be stored, into the journal's
     /// blobs. Without room for them, or with an error of the disk, the stream is not durable, and the stored items have
     /// the images themselves.
-    async fn write_images(&mut self, gateway: &Gateway) {
+    async fn write_images(&mut self, gateway: &Gateway) -> Result<(), ApiError> {
         let delivery = &self.request.delivery;
         let is_resumable = delivery.is_resumable(&self.ask.stream_options);
         let is_wanted = delivery.durable && (is_resumable || self.stored_request.is_some());
-        if let Some(images) = self.images.as_mut().filter(|_| is_wanted) {
+        let Some(images) = &mut self.images else {
+            return Ok(());
+        };
+        if is_wanted {
             images.write_blobs(&gateway.generations).await;
-            if let Some(stored) = &mut self.stored_request {
-                images.take_out_of(stored, &gateway.generations).await;
-            }
+        }
+        match &mut self.stored_request {
+            Some(stored) => images.take_out_of(stored, &gateway.generations).await,
+            None => Ok(()),
         }
     }
 

@@ -22,7 +22,7 @@ use generate::request::{GenerateRequest, Prompt};
 use journal::{BlobError, BlobReference, BlobStore};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use wire::stored_request::{StoredRequest, take_images};
+use wire::stored_request::{StoredKind, StoredRequest, take_images};
 
 /// Names of models in an error.
 const NAMES_MAX: usize = 8;
@@ -167,27 +167,30 @@ impl RequestedImages {
         }
     }
 
-    /// Takes the images out of a request that is to be stored, if the files are in the journal. On a media thread.
+    /// Gives the items of a request that is to be stored the images that were fetched, and takes the images out of them, if the files
+    /// are in the journal. On a media thread. A stored chat completion, which nothing continues, keeps addresses only.
+    ///
+    /// # Errors
+    /// The media threads have no room: without its image, a response could not be continued.
     pub(crate) async fn take_out_of(
         &self,
         stored: &mut StoredRequest,
         handles: &GenerationHandles,
-    ) {
-        if self.blobs.is_none() {
-            return;
+    ) -> Result<(), ApiError> {
+        let mut parts = self.images.parts().to_vec();
+        parts.retain(|part| part.url.is_none() || stored.kind == StoredKind::Response);
+        let in_files = self.blobs.is_some();
+        if !in_files && parts.iter().all(|part| part.url.is_none()) {
+            return Ok(());
         }
-        let (parts, mut items) = (self.images.parts().to_vec(), stored.items.clone());
+        let mut items = stored.items.clone();
         let take = move |_: Elapsed<'_>| {
-            let mut images = Vec::new();
-            for (number, item) in items.iter_mut().enumerate() {
-                let taken = take_images(item, &parts).into_iter();
-                images.extend(taken.map(|image| (number, image)));
-            }
+            let images = take_images(&mut items, &parts, in_files);
             Ok((items, images))
         };
-        if let Ok(taken) = handles.images.media.threads.run((0, u64::MAX), take).await {
-            (stored.items, stored.images) = taken;
-        }
+        let taken = handles.images.media.threads.run((0, u64::MAX), take);
+        (stored.items, stored.images) = taken.await?;
+        Ok(())
     }
 
     /// The files in the journal, which are removed with the last reference; `None`: they are not there.
@@ -362,7 +365,7 @@ fn examine_image(
     elapsed: Elapsed<'_>,
 ) -> Result<ExaminedImage, ApiError> {
     let examined = examine(|key| kept.was_examined(key), image, elapsed)?;
-    kept.keep_examined(&examined);
+    kept.keep_examined(*examined.key());
     Ok(examined)
 }
 

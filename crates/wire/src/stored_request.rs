@@ -3,7 +3,9 @@
 
 mod stored_images;
 
-pub use self::stored_images::{FindImage, IMAGE_LOST, StoredImage, take_images};
+pub use self::stored_images::{
+    FindImage, IMAGE_LOST, ItemImages, SentUrl, StoredImage, take_images,
+};
 
 use crate::fields::{self, Fields, OrReject, RawJson};
 use generate::error::ApiError;
@@ -30,8 +32,8 @@ pub struct StoredRequest {
     pub kind: StoredKind,
     /// Input items, or messages, as JSON objects; some input items have an id.
     pub items: Vec<Map<String, Value>>,
-    /// Images that were taken out of the items, each with the number of its item.
-    pub images: Vec<(usize, StoredImage)>,
+    /// Images of the items, in their order; empty where the items are as they were sent.
+    pub images: Vec<ItemImages>,
     /// The response that this one continues.
     pub previous: Option<StreamId>,
     /// Metadata of a chat completion. A response repeats its metadata with the other fields of the request.
@@ -64,6 +66,9 @@ pub struct StoredItem {
     /// Images that were taken out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<StoredImage>,
+    /// Addresses of images that were fetched. A version that does not know them shows data URLs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sent_urls: Vec<SentUrl>,
 }
 
 impl StoredItem {
@@ -74,13 +79,18 @@ impl StoredItem {
             id: id.into(),
             json: Value::Object(item).to_string().into(),
             images: Vec::new(),
+            sent_urls: Vec::new(),
         }
     }
 
-    /// The item with the images that were taken out of it.
+    /// The item with its images.
     #[must_use]
-    pub fn holding(self, images: Vec<StoredImage>) -> Self {
-        Self { images, ..self }
+    pub fn holding(self, images: ItemImages) -> Self {
+        Self {
+            images: images.taken,
+            sent_urls: images.sent_urls,
+            ..self
+        }
     }
 }
 

@@ -2,14 +2,14 @@
 //! megapixels takes up to 300 ms: longer than what else there is to do before the first token of a short question.
 
 use crate::locks::lock;
-use generate::images::{ExaminedImage, PreparedImage};
+use generate::images::PreparedImage;
 use std::collections::HashMap;
 use std::sync::Mutex;
 
 /// Bytes of pictures that are kept for later requests; a request's own are in the budget of pixels.
 pub const PREPARED_BYTES_MAX: u64 = 64 << 20;
 
-/// Images that engines of other processes decode, and of which only the keys are kept.
+/// Images that engines of other processes decode, or models of other servers describe, and of which only the keys are kept.
 const EXAMINED_MAX: u64 = 4096;
 
 /// Images by their keys, the least recently used of which goes first.
@@ -58,9 +58,9 @@ impl PreparedImages {
     }
 
     /// Keeps the key of an image that can be decoded.
-    pub(crate) fn keep_examined(&self, image: &ExaminedImage) {
+    pub(crate) fn keep_examined(&self, key: [u8; 32]) {
         let share = PREPARED_BYTES_MAX / EXAMINED_MAX;
-        lock(&self.examined).keep(*image.key(), (), share);
+        lock(&self.examined).keep(key, (), share);
     }
 }
 

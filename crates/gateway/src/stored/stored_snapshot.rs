@@ -184,7 +184,7 @@ impl StoredNote {
         ids: &IdGenerator,
     ) -> Self {
         let (kind, items) = (request.kind, request.items.into_iter().enumerate());
-        let mut images = request.images.into_iter().peekable();
+        let mut images = request.images.into_iter();
         let item = |(index, item)| {
             let stored = match kind {
                 StoredKind::Response => stored_item(item, || ids.prefixed_id("")),
@@ -192,8 +192,7 @@ impl StoredNote {
                     stored_completion::stored_item(&meta.response_id, index, item)
                 }
             };
-            let of_item = std::iter::from_fn(|| images.next_if(|(item, _)| *item == index));
-            stored.holding(of_item.map(|(_, image)| image).collect())
+            stored.holding(images.next().unwrap_or_default())
         };
         Self {
             kind,
@@ -282,6 +281,7 @@ mod tests {
                     id: "msg_1".into(),
                     json: r#"{"id":"msg_1"}"#.into(),
                     images: Vec::new(),
+                    sent_urls: Vec::new(),
                 }]),
                 previous: None,
                 metadata: [("a".to_owned(), "b".to_owned())].into(),
@@ -373,6 +373,7 @@ mod tests {
                 id: "chatcmpl-1-0".into(),
                 json: r#"{"id":"chatcmpl-1-0","role":"user","content":1.50}"#.into(),
                 images: Vec::new(),
+                sent_urls: Vec::new(),
             }]),
             previous: Some(StreamId::from_random([7; 16])),
             metadata: [("a".to_owned(), "b".to_owned())].into(),

@@ -3,7 +3,8 @@
 use super::{ImagePart, Vision};
 use crate::error::{ApiError, Problem};
 use media::plan::Plan;
-use media::{Detail, Header, ImageError, ImageFault, Limits};
+use media::{Detail, Header, ImageError, ImageFault, Limits, decode};
+use std::time::Duration;
 
 /// Faulty images that one error names.
 const PROBLEMS_MAX: usize = 64;
@@ -55,6 +56,21 @@ impl ImageBounds {
             Header::read(&part.path, &part.bytes, &self.limits).map(drop)
         })
         .map(drop)
+    }
+
+    /// Bytes that decoding an image holds at one time.
+    pub fn decode_bytes(&self, part: &ImagePart) -> u64 {
+        let header = Header::read(&part.path, &part.bytes, &self.limits);
+        header.map_or(0, |header| header.decode_bytes())
+    }
+
+    /// Decodes an image, and drops the pixels, before another server has it. `elapsed` is the time since the call.
+    ///
+    /// # Errors
+    /// The image is broken, or its time is over; the error names the field.
+    pub fn decode(&self, part: &ImagePart, elapsed: &dyn Fn() -> Duration) -> Result<(), ApiError> {
+        let pixels = decode(&part.path, &part.bytes, &self.limits, elapsed).map(drop);
+        pixels.map_err(|error| ApiError::fields(vec![problem(error)]))
     }
 }
 

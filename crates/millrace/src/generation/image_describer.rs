@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use stream::End;
 use text::{Message, image_part, text_part};
+use wire::clock::thread_time;
 
 /// Names the content of the model in keys of descriptions: one process has one such model, and its files do not change.
 const FINGERPRINT: [u8; 32] = [0; 32];
@@ -252,6 +253,10 @@ impl ImageDescriber {
         (part, prompt): (&ImagePart, &str),
         answering: Option<&Answering<'_>>,
     ) -> Result<NewDescription, DescribeError> {
+        let begun = thread_time();
+        let spent = || thread_time().saturating_sub(begun);
+        let whole = self.proxy.bounds.decode(part, &spent);
+        whole.map_err(|why| DescribeError::Command(request_failure(&why)))?;
         let request = DescriptionRequest {
             model: &self.proxy.model,
             prompt,

@@ -1,8 +1,10 @@
 //! Images that requests name by addresses of other servers: fetched from hosts that the operator names, and from no others.
 
 use crate::encoders::body;
+use crate::images::{BLUE, RED, square};
 use crate::support::{Folder, Serving, millrace, stdout};
 use crate::vision_proxy::Live;
+use crate::vision_proxy::seer::Seer;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,12 +12,17 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use testing::wait::wait_until;
 
+/// A file that a test replaces.
+type NowFile = Arc<Mutex<Option<Vec<u8>>>>;
+
 const PICTURE: &[u8] = include_bytes!("../pictures/red-square.png");
 const QUESTION: &str = "Which colour is the square?";
 
 /// A server with a picture and other answers, by path.
-struct FileServer {
-    address: String,
+pub(crate) struct FileServer {
+    pub(crate) address: String,
+    /// The file at `/now`; `None`: there is none.
+    now: NowFile,
     /// Heads of requests.
     heads: Arc<Mutex<Vec<String>>>,
     /// Connections that the client closed while there was no answer.
@@ -23,15 +30,17 @@ struct FileServer {
 }
 
 impl FileServer {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (heads, closed) = (
             Arc::<Mutex<Vec<String>>>::default(),
             Arc::<Mutex<usize>>::default(),
         );
+        let now = NowFile::default();
         let server = Self {
             address: address.clone(),
+            now: Arc::clone(&now),
             heads: Arc::clone(&heads),
             closed: Arc::clone(&closed),
         };
@@ -39,12 +48,16 @@ impl FileServer {
             for socket in listener.incoming().flatten() {
                 let (heads, closed, address) =
                     (Arc::clone(&heads), Arc::clone(&closed), address.clone());
+                let now = Arc::clone(&now);
                 std::thread::spawn(move || {
                     let Some(head) = read_head(&socket) else {
                         return;
                     };
                     let path = head.split(' ').nth(1).unwrap().to_owned();
                     heads.lock().unwrap().push(head.to_ascii_lowercase());
+                    if path == "/now" {
+                        return answer_now(socket, now.lock().unwrap().as_deref());
+                    }
                     if answer(socket, &path, &address).is_none() {
                         *closed.lock().unwrap() += 1;
                     }
@@ -54,11 +67,17 @@ impl FileServer {
         server
     }
 
-    fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    fn asked(&self) -> usize {
+    /// Has another file at `/now`, or none.
+    pub(crate) fn have(&self, file: Option<Vec<u8>>) {
+        *self.now.lock().unwrap() = file;
+    }
+
+    /// Requests so far.
+    pub(crate) fn asked(&self) -> usize {
         self.heads.lock().unwrap().len()
     }
 }
@@ -70,6 +89,15 @@ fn read_head(mut socket: &TcpStream) -> Option<String> {
         bytes.push(byte[0]);
     }
     String::from_utf8(bytes).ok()
+}
+
+fn answer_now(mut socket: TcpStream, file: Option<&[u8]>) {
+    let status = if file.is_some() { 200 } else { 404 };
+    let file = file.unwrap_or_default();
+    let length = file.len();
+    let head =
+        format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
+    let _ = socket.write_all(&[head.as_bytes(), file].concat());
 }
 
 /// `None`: the client closed the connection.
@@ -363,4 +391,57 @@ fn request_counts_while_its_images_are_fetched() {
     wait_until("no bytes are held", || holds(0));
     let third = chat(&files.url("/red.png")).to_string();
     body(&serving.post_with(&key, path, &third), 200);
+}
+
+/// A response that is continued without a journal has the bytes that were fetched for it in its item, which counts them, with a
+/// model that sees and with one whose images are described.
+#[test]
+fn continued_response_has_the_image_that_was_fetched() {
+    let files = FileServer::start();
+    let host = format!("http://{}", files.address);
+    let remote = [
+        ("MILLRACE_VISION_REMOTE_ENABLED", "true"),
+        ("MILLRACE_VISION_REMOTE_HOSTS", &*host),
+    ];
+    let url = files.url("/now");
+    let parts = json!([{"type": "input_image", "image_url": url}, {"type": "input_text", "text": QUESTION}]);
+    let first = json!({"temperature": 0, "max_output_tokens": 16, "input": [{"role": "user", "content": parts}]});
+    let respond = |serving: &Serving, request: &Value| {
+        body(&serving.post("/v1/responses", &request.to_string()), 200)
+    };
+    let next = |previous: &Value| json!({"temperature": 0, "max_output_tokens": 16, "previous_response_id": previous["id"], "input": QUESTION});
+    files.have(Some(square(RED)));
+    let serving = serve(&remote);
+    let answer = respond(&serving, &first);
+    files.have(Some(square(BLUE)));
+    let second = respond(&serving, &next(&answer));
+    files.have(None);
+    for again in [&second, &respond(&serving, &next(&second))] {
+        let text = again["output"][0]["content"][0]["text"].as_str().unwrap();
+        assert!(text.contains("red"), "{again}");
+    }
+    let id = answer["id"].as_str().unwrap();
+    let items = serving.get(&format!("/v1/responses/{id}/input_items"));
+    let items = body(&items, 200);
+    assert_eq!(items["data"][0]["content"][0]["image_url"], url, "{items}");
+    let count = next(&second).to_string();
+    let count = body(&serving.post("/v1/responses/input_tokens", &count), 200);
+    assert!(count["input_tokens"].as_u64().unwrap() > 64, "{count}");
+    assert_eq!(files.asked(), 1);
+
+    files.have(Some(square(RED)));
+    let small = [&remote[..], &[("MILLRACE_RESPONSES_STORED_BYTES", "10000")]].concat();
+    let full = serve(&small).post("/v1/responses", &first.to_string());
+    let full = body(&full, 503);
+    assert_eq!(full["error"]["code"], "response_store_full", "{full}");
+
+    let seer = Seer::saying("a red square");
+    let args = ["serve", "--bind", "127.0.0.1:0"];
+    let blind = [&remote[..], &seer.variables()].concat();
+    let blind = Serving::start_with(&args, &blind, Stdio::null());
+    let answer = respond(&blind, &first);
+    files.have(None);
+    let second = respond(&blind, &next(&answer));
+    assert_eq!(second["usage"]["vision_proxy"]["cached"], 1, "{second}");
+    assert_eq!((files.asked(), seer.requests().len()), (3, 1));
 }

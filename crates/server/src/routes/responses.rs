@@ -275,7 +275,7 @@ pub(crate) async fn input_items(response: ResponseInPath, uri: Uri) -> Result<Re
     Ok(json_response(items.await?))
 }
 
-/// A page of the items of a stored request with their images, as JSON.
+/// A page of the items of a stored request as they were sent, with their images, as JSON.
 pub(super) async fn item_list<S>(
     store: &ResponseStore,
     record: &Arc<ResponseRecord>,
@@ -283,7 +283,7 @@ pub(super) async fn item_list<S>(
 ) -> Result<Bytes, ApiError> {
     let images = store.images_of(record).await;
     let find = |image: &StoredImage| images.find(image);
-    let json = |item: &StoredItem| RawItem::<S>::new(&item.with_images(&find));
+    let json = |item: &StoredItem| RawItem::<S>::new(&item.as_sent(&find));
     let page = page.page(&record.note.items, |item| &item.id, |_| true, json)?;
     Ok(json::to_vec(&page).freeze())
 }

@@ -425,6 +425,20 @@ fn images_that_cannot_be_described_are_errors_of_their_field() {
         "{many}"
     );
     assert!(error(&[PICTURE, b"%PDF-1.7"]).contains("messages[0].content[1]: is PDF"));
+    // Whole headers: only a decoder finds what is wrong.
+    let mut damaged = OTHER.to_vec();
+    let last = damaged.len() - 20;
+    damaged[last] ^= 1;
+    let broken: [&[u8]; 3] = [
+        &OTHER[..OTHER.len() / 2],
+        &damaged,
+        &PICTURE[..PICTURE.len() / 2],
+    ];
+    for image in broken {
+        let cut = error(&[PICTURE, image]);
+        let why = "messages[0].content[1]: cannot be decoded as ";
+        assert!(cut.contains(why), "{cut}");
+    }
     assert!(seer.requests().is_empty());
     let request =
         json!({"model": "millrace-mini", "messages": chat(&[PICTURE], &json!({}))["messages"]});

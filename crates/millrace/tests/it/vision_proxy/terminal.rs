@@ -19,6 +19,7 @@ impl Pictures {
         write("photo.jpg", PICTURE);
         write("red.png", OTHER);
         write("broken.bmp", b"BM");
+        write("cut.png", &OTHER[..OTHER.len() / 2]);
         Self(folder)
     }
 
@@ -133,7 +134,7 @@ fn image_without_a_description_is_an_error_of_the_command() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/mini");
     let here = ("MILLRACE_MODELS_DIRECTORIES", folder);
     let off = ["--no-vision", "--vision-proxy", LOCAL];
-    let rows: [Refusal<'_>; 7] = [
+    let rows: [Refusal<'_>; 8] = [
         (
             &["red.png"],
             &[],
@@ -158,6 +159,12 @@ fn image_without_a_description_is_an_error_of_the_command() {
             &[model, address],
             &[],
             "broken.bmp: cannot be decoded as BMP",
+        ),
+        (
+            &["cut.png"],
+            &[model, address],
+            &[],
+            "cut.png: cannot be decoded as PNG",
         ),
         (
             &["red.png", "photo.jpg"],
