@@ -16,7 +16,7 @@ const BUDGETS: [(&str, usize); 25] = [
     ("cpu", 5_450),
     ("engine", 12_500),
     ("gateway", 17_050),
-    ("generate", 8_120),
+    ("generate", 8_130),
     ("gpu", 10_100),
     ("http_client", 800),
     ("journal", 4_200),
