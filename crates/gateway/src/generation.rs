@@ -1,12 +1,14 @@
 //! A reader of a generation for one client: credit, metrics, and the guards that stop the stream.
 
 use crate::metrics::{GenerationMetrics, MeteredRequest, ResponseMeter};
+use crate::streams::answer_storage::AnswerStorage;
 use crate::streams::{CancelOnDrop, Changes, EndReceipt, StreamRecord, StreamRun, Subscriber};
 use generate::output::choice_reader::LogReaders;
 use generate::output::event::{EventSink, Usage};
 use generate::output::generation_reader::{GenerationReader, Turn};
 use generate::output::position::Position;
 use generate::stream_source::Change;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use stream::End;
@@ -20,9 +22,14 @@ pub struct Generation {
     run: Option<StreamRun>,
     /// Cancel-on-drop guard of a generation that may be detached.
     cancel_on_drop: Option<CancelOnDrop>,
+    /// The last turn, where the answer is to be stored first.
+    held: Option<HeldTurn>,
     /// After the last event.
     receipt: Option<EndReceipt>,
 }
+
+/// A turn, and the wait before it.
+type HeldTurn = (Turn, Pin<Box<dyn Future<Output = ()> + Send>>);
 
 impl Generation {
     /// The reader of a plain stream's client, with the first readers of the logs. The stream is started.
@@ -60,6 +67,7 @@ impl Generation {
             meter: None,
             run: None,
             cancel_on_drop: None,
+            held: None,
             receipt: None,
         }
     }
@@ -123,15 +131,19 @@ impl Generation {
     }
 
     /// One turn over the choices, as [`GenerationReader::poll_turn`]. `Pending` returns credit for tokens without an
-    /// event (a token that the output pipeline withholds must not cost credit forever).
+    /// event (a token that the output pipeline withholds must not cost credit forever). The last turn comes when a stored
+    /// answer is in the journal, and its events come before.
     pub fn poll_turn(&mut self, cx: &mut Context<'_>, sink: &mut dyn EventSink) -> Poll<Turn> {
-        let record = self.subscriber.record();
-        let mut stop = |end| {
-            let end = record.record_failure(end);
-            record.cancel();
-            end
+        let turn = match &mut self.held {
+            Some((turn, stored)) => {
+                let turn = stored.as_mut().poll(cx).map(|()| *turn);
+                if turn.is_ready() {
+                    self.held = None;
+                }
+                turn
+            }
+            None => self.poll_reader(cx, sink),
         };
-        let turn = self.reader.poll_turn(cx, sink, &mut stop);
         if turn.is_pending() {
             self.return_credit();
         }
@@ -147,6 +159,24 @@ impl Generation {
                 run.reader_waits();
             }
             run.tokens_read(tokens, open);
+        }
+        turn
+    }
+
+    /// A turn of the reader, of which the last one may be held.
+    fn poll_reader(&mut self, cx: &mut Context<'_>, sink: &mut dyn EventSink) -> Poll<Turn> {
+        let record = self.subscriber.record();
+        let mut stop = |end| {
+            let end = record.record_failure(end);
+            record.cancel();
+            end
+        };
+        let turn = self.reader.poll_turn(cx, sink, &mut stop);
+        if let Poll::Ready(last @ (Turn::Ended | Turn::Broken(_))) = turn
+            && let Some(stored) = record.storage().and_then(AnswerStorage::wait)
+        {
+            self.held = Some((last, Box::pin(stored)));
+            return Poll::Ready(Turn::Open);
         }
         turn
     }
@@ -181,7 +211,8 @@ impl StreamFollower {
         wanted: bool,
         cx: &mut Context<'_>,
     ) -> FollowEvent {
-        if !wanted {
+        // Nothing changes after the end.
+        if !wanted || generation.held.is_some() {
             *self = Self::default();
             return FollowEvent::Nothing;
         }

@@ -15,7 +15,7 @@ const BUDGETS: [(&str, usize); 25] = [
     ("cluster", 10_300),
     ("cpu", 5_450),
     ("engine", 12_500),
-    ("gateway", 17_050),
+    ("gateway", 17_120),
     ("generate", 8_130),
     ("gpu", 10_100),
     ("http_client", 800),

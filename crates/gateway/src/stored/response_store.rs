@@ -15,6 +15,7 @@ use crate::keys::{Caller, Scope};
 use crate::limits::LiveLimits;
 use crate::locks::lock;
 use crate::media::MediaHandles;
+use crate::streams::answer_storage::AnswerStorage;
 use crate::streams::{ForgottenRecords, JournalSlot, RecoveredHandle, StoredBlob, StreamRecord};
 use generate::error::{ApiError, ErrorKind};
 use generate::request::MESSAGES_MAX;
@@ -262,6 +263,11 @@ impl ResponseStore {
             return false;
         }
         drop(kept);
+        let pending = record.note.is_durable.then(|| {
+            let (pending, storage) = AnswerStorage::begin(&self.journal);
+            entry.set_storage(storage);
+            pending
+        });
         let (store, entry) = (Arc::clone(self), Arc::clone(entry));
         tokio::spawn(async move {
             entry.wait_for_end().await;
@@ -269,8 +275,11 @@ impl ResponseStore {
                 // The next owner stores the answer.
                 return;
             }
-            drop(entry);
-            store.look_up(&record);
+            if let Some(snapshot) = store.write_ended(&record) {
+                snapshot.written().await;
+            }
+            // Until here the records of the stream itself stay, and readers wait for the end.
+            drop((entry, pending));
         });
         true
     }
@@ -284,7 +293,18 @@ impl ResponseStore {
         look
     }
 
-    /// The answer has ended: from now on the answer can be evicted, and is in the journal.
+    /// Writes the answer of a stream that has ended to the journal, unless the answer was deleted, evicted, or restored from a
+    /// snapshot.
+    fn write_ended(&self, record: &Arc<ResponseRecord>) -> Option<WrittenSnapshot> {
+        let ResponseLookup::Ended(outcome) = self.look_up(record) else {
+            return None;
+        };
+        let known = lock(&self.kept).get(&record.response_id).cloned();
+        known.filter(|known| Arc::ptr_eq(known, record) && !outcome.is_discarded)?;
+        self.write_snapshot(record, &outcome)
+    }
+
+    /// The answer has ended: from now on the answer can be evicted.
     fn record_end(&self, record: &Arc<ResponseRecord>, outcome: &EndedResponse) {
         let limits = self.limits.now().responses;
         let id = &record.response_id;
@@ -298,11 +318,6 @@ impl ResponseStore {
         }
         kept.mark_ended(id, outcome.response_bytes(), outcome.ended_unix_us);
         kept.evict_to_fit(&limits);
-        let is_stored = kept.get(id).is_some();
-        drop(kept);
-        if is_stored {
-            self.write_snapshot(record, outcome);
-        }
     }
 
     /// The response of this id, if visible to the caller.

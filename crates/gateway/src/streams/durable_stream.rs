@@ -12,7 +12,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 /// How long a response waits until what it confirms is in the journal.
-const WRITTEN_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const WRITTEN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The records of one stream. The drop ends their retention.
 pub struct DurableStream {

@@ -55,10 +55,12 @@
 //! - `ConnectionHandle`, in the record: closes the connection of such a stream. [`ResponseStream`] travels with the
 //!   response and connects the two.
 //! - `Attendance`, in the record: the readers that are present, and whether the end was read. An [`EndReceipt`] is the end on the way to one of them.
+//! - `AnswerStorage`, in the record: where the answer is stored after the end. Readers get the end when the answer is in the journal.
 //! - `ControlHistory`, in the record: the last control updates.
 //! - `ImageProgress`, in the record: images that another model describes before the start.
 //! - `Transitions`, shared with the engine's followers: the state changes, published to the [`StreamFeed`].
 
+pub(crate) mod answer_storage;
 pub(crate) mod change_of_owner;
 pub mod control;
 pub mod describe;

@@ -5,6 +5,7 @@
 //! *rejected*. The change happens once and wakes all tasks that wait for the change. A stream can be canceled in
 //! either state. The end of a stream is the end of its logs; no call reports the end here.
 
+use super::answer_storage::AnswerStorage;
 use super::change_of_owner::StreamOrigin;
 use super::control::{ControlHistory, Steering};
 use super::image_progress::ImageProgress;
@@ -74,6 +75,8 @@ pub struct StreamRecord {
     steering: OnceLock<Box<Steering>>,
     /// The records in the journal, if the stream is recorded.
     durable: Option<Box<DurableStream>>,
+    /// Set at the opening of a stream whose answer is stored on the disk.
+    storage: OnceLock<AnswerStorage>,
     /// The connection of the client that reads the stream to the end.
     pub(crate) connection: ConnectionHandle,
     pub(super) image_progress: ImageProgress,
@@ -107,6 +110,7 @@ impl StreamRecord {
             control_history: ControlHistory::default(),
             steering: OnceLock::new(),
             durable: durable.map(Box::new),
+            storage: OnceLock::new(),
             connection: ConnectionHandle::default(),
             image_progress: ImageProgress::default(),
         }
@@ -130,6 +134,16 @@ impl StreamRecord {
     /// The records of the stream in the journal.
     pub(crate) fn durable(&self) -> Option<&DurableStream> {
         self.durable.as_deref()
+    }
+
+    /// The answer will be stored there. To be called directly after the opening, if at all.
+    pub(crate) fn set_storage(&self, storage: AnswerStorage) {
+        let _ = self.storage.set(storage);
+    }
+
+    /// Where the answer is stored after the end.
+    pub(crate) fn storage(&self) -> Option<&AnswerStorage> {
+        self.storage.get()
     }
 
     /// The client has read the stream to the end, or has disconnected.

@@ -55,6 +55,7 @@ mod silent_readers;
 mod slow_reader;
 mod soak;
 mod speech;
+mod stored_answers;
 mod stored_completions;
 mod streams;
 mod structured;

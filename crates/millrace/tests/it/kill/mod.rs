@@ -10,6 +10,7 @@ mod full_disk;
 pub(crate) mod images;
 pub(crate) mod mortal;
 pub(crate) mod requests;
+mod stored_answers;
 mod stored_images;
 pub(crate) mod transcript;
 mod unread;

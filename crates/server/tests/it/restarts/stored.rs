@@ -7,6 +7,7 @@
 use super::copies::Journaled;
 use crate::support::named::{CHAT, RESUMABLE, call, chat, fake, get, kept, set_fields};
 use crate::support::wait_until;
+use journal::Record;
 use serde_json::{Value, json};
 use server::ServerConfig;
 
@@ -210,4 +211,43 @@ fn durable_chat_completion_is_stored_after_a_restart() {
     }
     let messages = format!("{}/messages", path_of(CHAT, &continued));
     assert_eq!(restarted.get(&messages), first.get(&messages));
+}
+
+#[test]
+fn durable_completion_that_ended_before_its_snapshot_is_stored_after_a_restart() {
+    let first = Journaled::gated("stored-ended", fake(), kept());
+    let body = chat(&json!({"store": true}));
+    let mut client = crate::support::named::send(&first.rig, "POST", CHAT, RESUMABLE, &body);
+    let stream = client
+        .head()
+        .get("x-stream-id")
+        .expect("a stream")
+        .to_owned();
+    first.rig.gate.allow(5);
+    wait_until("five tokens", || first.shown_tokens(&stream) == 5);
+    let copy = first.copy().append(|_| Record::Ended {
+        choice: 0,
+        end: stream::End::Length.code(),
+        at_unix_us: wire::clock::unix_us(),
+    });
+    let second = copy.start(fake(), kept());
+    wait_until("the completion is stored", || {
+        second.get(CHAT).1["data"][0].is_object()
+    });
+    let completion = second.get(CHAT).1["data"][0].clone();
+    assert_eq!(completion["usage"]["completion_tokens"], 5, "{completion}");
+    assert_eq!(completion["choices"][0]["finish_reason"], "length");
+    let path = path_of(CHAT, &completion);
+    // And by itself, without the stream.
+    let third = second.restarted_with(&[&path], &kept());
+    let removed = call(
+        &third.rig,
+        "DELETE",
+        &format!("/v1/streams/{stream}"),
+        "",
+        &Value::Null,
+    );
+    assert_eq!(removed.head.status, 202, "{}", removed.body);
+    let fourth = third.copy().start(fake(), kept());
+    assert_eq!(fourth.get(&path), (200, completion));
 }

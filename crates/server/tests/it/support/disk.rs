@@ -7,6 +7,7 @@ use ::journal::{
 };
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use testing::folder::Folder;
 
@@ -27,6 +28,7 @@ pub enum Writes {
 pub struct Disk {
     folder: Arc<Folder>,
     writes: Arc<(Mutex<Writes>, Condvar)>,
+    is_waiting: Arc<AtomicBool>,
 }
 
 impl Disk {
@@ -35,6 +37,7 @@ impl Disk {
         Self {
             folder: Arc::new(Folder::new(name)),
             writes: Arc::default(),
+            is_waiting: Arc::default(),
         }
     }
 
@@ -42,6 +45,11 @@ impl Disk {
     pub fn set_writes(&self, writes: Writes) {
         *self.writes.0.lock().unwrap() = writes;
         self.writes.1.notify_all();
+    }
+
+    /// Whether a write waits.
+    pub fn is_waiting(&self) -> bool {
+        self.is_waiting.load(Ordering::SeqCst)
     }
 
     fn directory(&self) -> JournalDirectory {
@@ -69,7 +77,10 @@ impl Disk {
     fn permit_write(&self) -> io::Result<()> {
         let held = |writes: &mut Writes| *writes == Writes::Held;
         let writes = self.writes.0.lock().unwrap();
+        self.is_waiting
+            .store(*writes == Writes::Held, Ordering::SeqCst);
         let writes = self.writes.1.wait_while(writes, held).unwrap();
+        self.is_waiting.store(false, Ordering::SeqCst);
         match *writes {
             Writes::Full => Err(io::ErrorKind::StorageFull.into()),
             _ => Ok(()),
