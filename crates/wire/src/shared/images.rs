@@ -1,8 +1,8 @@
 //! Images in parts, blocks and fields of every wire protocol: one parser of their sources, and of the places that a text gives
 //! them. The bytes decide what kind of file an image is, never the label.
 
-use super::content_parts::{ContentPart, ImageRule, PartTypes};
-use crate::fields::{self, Fields, JsonObject, OrReject, RawJson};
+use super::content_parts::{ContentPart, ImageRule, PartTypes, append_content};
+use crate::fields::{self, Fields, JsonObject, JsonType, OrReject, RawJson};
 use generate::images::{ImagePart, detail_of_name};
 use generate::request::{PARTS_MAX, PromptPiece};
 use media::{Detail, ImageSource, Limits, decode_base64};
@@ -23,6 +23,22 @@ pub(super) const STORED_MESSAGE: &str =
     "names a file: files are not stored by this server: send image_url with a data URL";
 /// Members with the name of a file that the API's own server has.
 pub(super) const FILE_IDS: [&str; 3] = ["file_id", "fileId", "providerReference"];
+/// Members that hold images in one API or another, next to a text or in its place.
+const MEMBERS: [&str; 11] = [
+    "images",
+    "image",
+    "image_url",
+    "image_urls",
+    "image_data",
+    "multimodal_data",
+    "multi_modal_data",
+    "attachments",
+    "experimental_attachments",
+    "files",
+    "source",
+];
+/// Types of `source`, which other objects may have, too.
+const SOURCE_TYPES: [&str; 3] = ["base64", "url", "file"];
 /// Error message for a `source` of another type.
 const SOURCE_TYPE_MESSAGE: &str = "must be base64, url or file";
 /// Error message for a part without an image.
@@ -35,6 +51,69 @@ const LIMITS: fn() -> Limits = || Limits {
     bytes_max: u64::MAX,
     ..Limits::default()
 };
+
+/// The members of an object that hold images. All parsers of messages, parts, and items with a text ask for others, so that no
+/// image is left out without a word.
+pub(crate) struct ImageMembers {
+    /// Members that the parser of the object reads.
+    pub(crate) read: &'static [&'static str],
+    /// The way to send images, for the error message.
+    pub(crate) instead: &'static str,
+}
+
+/// The members of a text that has no place for images.
+pub(crate) const TEXT_ALONE: ImageMembers = ImageMembers {
+    read: &[],
+    instead: "only text is",
+};
+
+impl ImageMembers {
+    /// Rejects images in members that are not read. Those of an earlier answer, which other servers give there, are left out
+    /// and named.
+    pub(crate) fn reject_others(
+        &self,
+        fields: &mut Fields<'_>,
+        path: &str,
+        object: &JsonObject<'_>,
+        is_answer: bool,
+    ) {
+        for name in self.others(object) {
+            if is_answer {
+                let field = path.split('[').next().unwrap_or(path);
+                fields.leave_out(path, format!("{field}.{name}"));
+            } else {
+                let why = format_args!("is not read here: {}", self.instead);
+                fields.reject(format_args!("{path}.{name}"), why);
+            }
+        }
+    }
+
+    /// Members with images that are not read.
+    pub(super) fn others<'o>(&self, object: &'o JsonObject<'_>) -> impl Iterator<Item = &'o str> {
+        let is_other = |(name, raw): &(&str, RawJson<'_>)| {
+            MEMBERS.contains(name) && !self.read.contains(name) && holds_image(name, *raw)
+        };
+        object.entries().filter(is_other).map(|(name, _)| name)
+    }
+}
+
+/// Whether the value of such a member can be an image: a text, a list or an object, with something in it.
+fn holds_image(name: &str, raw: RawJson<'_>) -> bool {
+    let has_type = || {
+        let source = fields::as_object(raw);
+        let kind = source.and_then(|source| source.text("type"));
+        kind.is_some_and(|kind| SOURCE_TYPES.contains(&&*kind))
+    };
+    match fields::json_type(raw) {
+        JsonType::String | JsonType::Array | JsonType::Object => {
+            let inside = raw
+                .get()
+                .trim_matches(['"', '[', ']', '{', '}', ' ', '\t', '\n', '\r']);
+            !inside.is_empty() && (name != "source" || has_type())
+        }
+        JsonType::Null | JsonType::Bool | JsonType::Number => false,
+    }
+}
 
 /// Where the data of an image is.
 enum Source<'a> {
@@ -139,7 +218,7 @@ fn parse_detail(fields: &mut Fields<'_>, path: &str, part: &JsonObject<'_>) -> O
     detail.or_reject(
         fields,
         format_args!("{path}.{name}"),
-        "must be low, auto or high",
+        "must be low, auto, high or original",
     )
 }
 
@@ -280,6 +359,29 @@ pub(crate) fn content_with(text: String, images: &[usize]) -> Value {
         Placed::Image(image) => image_part(image),
     });
     Value::Array(parts.collect())
+}
+
+/// A content as of [`content_with`] for a model that reads text only, in a message that clients send again with each request:
+/// a note stands in the place of each image.
+pub(crate) fn content_without(
+    fields: &mut Fields<'_>,
+    path: &str,
+    text: &str,
+    images: &[usize],
+) -> Value {
+    let field = path.split('[').next().unwrap_or(path);
+    if let Some(&first) = images.first() {
+        fields.leave_out_images(first, &format!("{field}.image"));
+    }
+    let mut content = Value::String(String::new());
+    for piece in place_images(text, &in_order(images)) {
+        let text = match piece {
+            Placed::Text(text) => text,
+            Placed::Image(_) => LEFT_OUT_IMAGE,
+        };
+        append_content(&mut content, Value::from(text));
+    }
+    content
 }
 
 /// Template text with images in it, as pieces of a prompt.

@@ -2,9 +2,10 @@
 //! protocols share.
 
 use super::content_parts;
+use super::images::ImageMembers;
 use super::tool_calls;
 use crate::fields::{self, Fields, JsonObject, JsonType, OrReject, RawJson};
-use generate::request::{MESSAGES_MAX, Prompt};
+use generate::request::{MESSAGES_MAX, PARTS_MAX, Prompt};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use text::Message;
@@ -13,6 +14,11 @@ use text::Message;
 pub(crate) const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
 /// The role of results before `tool`.
 const FORMER_ROLE: &str = "function";
+/// Images of a message of chat completions.
+const IMAGES: ImageMembers = ImageMembers {
+    read: &[],
+    instead: "images are parts of content (image_url)",
+};
 
 /// A conversation that grows by parts of messages.
 #[derive(Debug, Default)]
@@ -72,7 +78,12 @@ impl Conversation {
 
 /// Parses `messages`; errors are recorded in `fields`.
 pub(crate) fn parse_messages(fields: &mut Fields<'_>) -> Vec<Message> {
-    let items = message_list(fields, || message_schema(Some(FORMER_ROLE)));
+    parse_messages_of(fields, chat_schema)
+}
+
+/// Parses `messages` whose contents have this schema; errors are recorded in `fields`.
+pub(crate) fn parse_messages_of(fields: &mut Fields<'_>, content: fn() -> Value) -> Vec<Message> {
+    let items = message_list(fields, || message_schema(Some(FORMER_ROLE), content()));
     let items = items.unwrap_or_default().into_iter();
     items
         .enumerate()
@@ -97,12 +108,45 @@ pub(crate) fn message_list<'a>(
     items.filter(|items| !items.is_empty())
 }
 
-/// The schema of a message.
-pub(crate) fn message_schema(former_role: Option<&str>) -> Value {
+/// The schema of a message with a content of this schema.
+pub(crate) fn message_schema(former_role: Option<&str>, content: Value) -> Value {
     let roles: Vec<&str> = ROLES.into_iter().chain(former_role).collect();
     json!({"type": "object", "required": ["role"], "properties": {
-        "role": {"enum": roles}, "content": content_parts::chat_schema(),
+        "role": {"enum": roles}, "content": content,
     }})
+}
+
+/// The schema of a content of chat completions.
+pub(crate) fn chat_schema() -> Value {
+    let image = json!({"type": "object", "required": ["type", "image_url"], "properties": {
+        "type": {"enum": ["image_url", "input_image"]},
+        "image_url": {"anyOf": [{"type": "string"}, {
+            "type": "object", "required": ["url"], "properties": {
+                "url": {"type": "string", "description": "a data URL"},
+                "detail": {"enum": ["low", "auto", "high", "original", null]},
+            },
+        }]},
+    }});
+    content_schema(Some(image))
+}
+
+/// The schema of a content of chat completions without images.
+pub(crate) fn text_schema() -> Value {
+    content_schema(None)
+}
+
+fn content_schema(image: Option<Value>) -> Value {
+    let text = json!({"type": "object", "required": ["type", "text"], "properties": {
+        "type": {"enum": ["text", "input_text", "output_text"]}, "text": {"type": "string"},
+    }});
+    let refusal = json!({"type": "object", "required": ["type", "refusal"], "properties": {
+        "type": {"const": "refusal"}, "refusal": {"type": "string"},
+    }});
+    let parts: Vec<Value> = [text, refusal].into_iter().chain(image).collect();
+    json!({"anyOf": [
+        {"type": "string"}, {"type": "null"},
+        {"type": "array", "items": {"anyOf": parts}, "maxItems": PARTS_MAX},
+    ]})
 }
 
 /// Parses one message; errors are recorded in `fields`.
@@ -127,7 +171,7 @@ fn parse_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Optio
         rest.insert("tool_calls".to_owned(), calls);
     }
     let is_answer = role.as_deref() == Some("assistant");
-    expect_no_images(fields, path, &object, is_answer);
+    IMAGES.reject_others(fields, path, &object, is_answer);
     // Tools may return nothing.
     let may_be_silent = is_answer || matches!(role.as_deref(), Some("tool" | FORMER_ROLE));
     let (content, refusal) = (object.get("content"), object.get("refusal"));
@@ -162,25 +206,6 @@ fn parse_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Optio
         content,
         rest,
     })
-}
-
-/// Rejects Ollama's list of images next to the content, which has parts for them. The images of an earlier answer, which other
-/// servers give there, are left out.
-fn expect_no_images(
-    fields: &mut Fields<'_>,
-    path: &str,
-    message: &JsonObject<'_>,
-    is_answer: bool,
-) {
-    let images = message.get("images");
-    match images.filter(|images| !fields::is_empty_list(*images)) {
-        Some(_) if is_answer => fields.leave_out(path, "messages.images".to_owned()),
-        Some(_) => {
-            let why = "is not read here: images are parts of content";
-            fields.reject(format_args!("{path}.images"), why);
-        }
-        None => {}
-    }
 }
 
 /// The members and the role of a message; errors are recorded in `fields`.
