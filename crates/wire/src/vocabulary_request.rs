@@ -140,7 +140,7 @@ pub fn parse_apply_template(
     takes_images: bool,
 ) -> Result<ConversationRequest, ApiError> {
     let mut fields = fields.fetching_images();
-    let mut conversation = read_conversation(&mut fields, messages::chat_schema);
+    let mut conversation = read_conversation(&mut fields);
     if takes_images && !fields.take_images().is_empty() {
         let contents = conversation.messages.iter_mut();
         contents.for_each(|message| write_markers(&mut message.content));
@@ -151,15 +151,17 @@ pub fn parse_apply_template(
 }
 
 fn parse_conversation(fields: &mut Fields<'_>) -> ConversationRequest {
-    let conversation = read_conversation(fields, messages::text_schema);
+    let conversation = read_conversation(fields);
+    let texts = || json!({"items": {"properties": {"content": messages::chat_schema(false)}}});
+    fields.record("messages", texts);
     fields.reject_images(TEXT_MESSAGE);
     conversation
 }
 
-fn read_conversation(fields: &mut Fields<'_>, content: fn() -> Value) -> ConversationRequest {
+fn read_conversation(fields: &mut Fields<'_>) -> ConversationRequest {
     let tools = tool_definitions::parse_definitions(fields);
     fields.reject_left_out("must be \"function\"");
-    let messages = messages::parse_messages_of(fields, content);
+    let messages = messages::parse_messages(fields);
     ConversationRequest {
         tools,
         messages,

@@ -11,7 +11,7 @@ use crate::shared::content_parts::{
     ContentPart, UI_ANSWERS, UI_PARTS, append_content, file_part, parse_part,
 };
 use crate::shared::generation_fields;
-use crate::shared::images::ImageMembers;
+use crate::shared::images::{ImageMembers, TEXT_ALONE};
 use crate::shared::messages::{self, message_list, text_message};
 use crate::shared::tool_calls::value_of_arguments;
 use crate::tool_definitions;
@@ -84,16 +84,8 @@ const COMPLETE_STATES: [&str; 6] = [
     "output-denied",
 ];
 
-/// Images of an answer.
-const ANSWER_IMAGES: ImageMembers = ImageMembers {
-    read: &[],
-    instead: "images are parts (file)",
-};
-/// Images of other messages.
-const IMAGES: ImageMembers = ImageMembers {
-    read: &[ATTACHMENTS],
-    ..ANSWER_IMAGES
-};
+/// Images of a message beside its parts.
+const IMAGES: ImageMembers = ImageMembers(&[ATTACHMENTS], "images are parts (file)");
 /// The files that the SDK had next to the parts before version 5.
 const ATTACHMENTS: &str = "experimental_attachments";
 
@@ -149,7 +141,7 @@ fn add_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>, out: &mut 
                 step.add_part(fields, &format!("{path}.parts[{index}]"), raw, out);
             }
             step.finish(out);
-            ANSWER_IMAGES.reject_others(fields, path, &object, true);
+            TEXT_ALONE.reject_others(fields, path, &object, true);
         }
         _ => fields.reject(
             format!("{path}.role"),

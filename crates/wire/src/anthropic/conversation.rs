@@ -35,10 +35,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 /// Images of a message, and of the result of a tool.
-const IMAGES: ImageMembers = ImageMembers {
-    read: &[],
-    instead: "images are blocks of content (image)",
-};
+const IMAGES: ImageMembers = ImageMembers(&[], "images are blocks of content (image)");
 
 /// A parsed conversation.
 #[derive(Debug, Default)]

@@ -9,10 +9,8 @@ use generate::request::{PARTS_MAX, Prompt, PromptPiece};
 use serde_json::{Value, json};
 
 /// Images of a prompt that is an object.
-const IMAGES: ImageMembers = ImageMembers {
-    read: &["multimodal_data"],
-    instead: "images are base64 in multimodal_data",
-};
+const IMAGES: ImageMembers =
+    ImageMembers(&["multimodal_data"], "images are base64 in multimodal_data");
 
 /// The schema of a prompt with images.
 pub(super) fn schema() -> Value {

@@ -8,7 +8,7 @@ use crate::request_parser::{ParseContext, ParsedBody};
 use crate::shared::content_parts::required_string;
 use crate::shared::generation_fields::{self, ollama_options};
 use crate::shared::images::{
-    ImageMembers, Placed, content_with, content_without, images_schema, in_order, parse_images,
+    ImageMembers, LEFT_OUT_IMAGE, Placed, content_with, images_schema, in_order, parse_images,
     pieces_with, place_images,
 };
 use crate::shared::keep_alive::keep_alive;
@@ -29,15 +29,9 @@ use text::Message;
 pub const NOT_SUPPORTED: &str = "is not supported yet by this server";
 
 /// Images of a message.
-const IMAGES: ImageMembers = ImageMembers {
-    read: &["images"],
-    instead: "images are base64 in images",
-};
+const IMAGES: ImageMembers = ImageMembers(&["images"], "images are base64 in images");
 /// Images of `options`.
-const OPTION_IMAGES: ImageMembers = ImageMembers {
-    read: &[],
-    instead: "images stand next to the text",
-};
+const OPTION_IMAGES: ImageMembers = ImageMembers(&[], "images stand next to the text");
 
 /// Parses the generation parameters: `options`, `logprobs` and `format`.
 pub fn generation_params(fields: &mut Fields<'_>, context: &ParseContext<'_>) -> GenerationParams {
@@ -158,7 +152,8 @@ pub fn parse_chat(
 
 fn parse_messages(fields: &mut Fields<'_>) -> Vec<Message> {
     fields.record("messages", || {
-        let mut schema = messages::message_schema(None, json!({"type": ["string", "null"]}));
+        let mut schema = messages::message_schema(None);
+        schema["properties"]["content"] = json!({"type": ["string", "null"]});
         schema["properties"]["images"] = json!({"anyOf": [images_schema(), {"type": "null"}]});
         json!({"items": schema})
     });
@@ -183,18 +178,31 @@ fn parse_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Optio
         None => Vec::new(),
     };
     let content = content.unwrap_or_default();
-    // As in the other protocols, images of results and of earlier answers do not end a conversation.
-    let comes_again = is_answer || role.as_deref() == Some("tool");
-    let content = if comes_again && fields.is_text_only() {
-        content_without(fields, path, &content, &images)
-    } else {
-        content_with(content, &images)
+    let content = match role.as_deref() {
+        // Clients send these again with each request, so an image must not end the conversation.
+        Some("tool" | "assistant") if fields.is_text_only() => {
+            content_without(fields, &content, &images)
+        }
+        _ => content_with(content, &images),
     };
     Some(Message {
         rest,
         content,
         ..messages::text_message(&role?, "")
     })
+}
+
+/// A content with a note in the place of each image, the last of the request so far, which are left out.
+fn content_without(fields: &mut Fields<'_>, text: &str, images: &[usize]) -> Value {
+    if let Some(&first) = images.first() {
+        fields.leave_out_images(first, "messages.image");
+    }
+    let pieces = place_images(text, &in_order(images)).into_iter();
+    let texts = pieces.map(|piece| match piece {
+        Placed::Text(text) => text,
+        Placed::Image(_) => LEFT_OUT_IMAGE,
+    });
+    Value::from(texts.collect::<Vec<_>>().join("\n"))
 }
 
 /// Further members of a message that chat templates read, under the names in those templates.

@@ -34,10 +34,8 @@ const NOTHING_LEFT_MESSAGE: &str = "has no item that this server can use: messag
 /// Error message for a part that stands among the items.
 const PART_MESSAGE: &str = "is a part, not an item: it belongs in the content of a message";
 /// Images of a message, and of the output of a tool.
-const IMAGES: ImageMembers = ImageMembers {
-    read: &[],
-    instead: "images are parts of content and output (input_image)",
-};
+const IMAGES: ImageMembers =
+    ImageMembers(&[], "images are parts of content and output (input_image)");
 
 /// The conversation parsed so far.
 #[derive(Debug, Default)]

@@ -14,20 +14,11 @@ const FILES_MESSAGE: &str =
     "only text: sound, video, and files without a text are not supported yet by this server";
 
 /// Images of a part that is a text, a sound or a file.
-const OF_TEXTS: ImageMembers = ImageMembers {
-    read: &[],
-    instead: "an image is a part of its own",
-};
+const OF_TEXTS: ImageMembers = ImageMembers(&[], "an image is a part of its own");
 /// Images of a part that is a document.
-const OF_DOCUMENTS: ImageMembers = ImageMembers {
-    read: &["source"],
-    ..OF_TEXTS
-};
+const OF_DOCUMENTS: ImageMembers = ImageMembers(&["source"], OF_TEXTS.1);
 /// Images of a part that is an image.
-const OF_IMAGES: ImageMembers = ImageMembers {
-    read: &["image_url", "image", "source"],
-    ..OF_TEXTS
-};
+const OF_IMAGES: ImageMembers = ImageMembers(&["image_url", "image", "source"], OF_TEXTS.1);
 
 /// A part of a message.
 #[derive(Debug, PartialEq)]

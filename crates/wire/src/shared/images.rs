@@ -1,8 +1,8 @@
 //! Images in parts, blocks and fields of every wire protocol: one parser of their sources, and of the places that a text gives
 //! them. The bytes decide what kind of file an image is, never the label.
 
-use super::content_parts::{ContentPart, ImageRule, PartTypes, append_content};
-use crate::fields::{self, Fields, JsonObject, JsonType, OrReject, RawJson};
+use super::content_parts::{ContentPart, ImageRule, PartTypes};
+use crate::fields::{self, Fields, JsonObject, OrReject, RawJson};
 use generate::images::{ImagePart, detail_of_name};
 use generate::request::{PARTS_MAX, PromptPiece};
 use media::{Detail, ImageSource, Limits, decode_base64};
@@ -24,14 +24,12 @@ pub(super) const STORED_MESSAGE: &str =
 /// Members with the name of a file that the API's own server has.
 pub(super) const FILE_IDS: [&str; 3] = ["file_id", "fileId", "providerReference"];
 /// Members that hold images in one API or another, next to a text or in its place.
-const MEMBERS: [&str; 11] = [
+const MEMBERS: [&str; 9] = [
     "images",
     "image",
     "image_url",
-    "image_urls",
     "image_data",
     "multimodal_data",
-    "multi_modal_data",
     "attachments",
     "experimental_attachments",
     "files",
@@ -52,20 +50,12 @@ const LIMITS: fn() -> Limits = || Limits {
     ..Limits::default()
 };
 
-/// The members of an object that hold images. All parsers of messages, parts, and items with a text ask for others, so that no
-/// image is left out without a word.
-pub(crate) struct ImageMembers {
-    /// Members that the parser of the object reads.
-    pub(crate) read: &'static [&'static str],
-    /// The way to send images, for the error message.
-    pub(crate) instead: &'static str,
-}
+/// The members of an object in which images are read, and the way to send images, for the error message about another member.
+/// Each parser of messages, parts and items with a text asks for others, so that no image is left out without a word.
+pub(crate) struct ImageMembers(pub(crate) &'static [&'static str], pub(crate) &'static str);
 
 /// The members of a text that has no place for images.
-pub(crate) const TEXT_ALONE: ImageMembers = ImageMembers {
-    read: &[],
-    instead: "only text is",
-};
+pub(crate) const TEXT_ALONE: ImageMembers = ImageMembers(&[], "only text is");
 
 impl ImageMembers {
     /// Rejects images in members that are not read. Those of an earlier answer, which other servers give there, are left out
@@ -82,7 +72,7 @@ impl ImageMembers {
                 let field = path.split('[').next().unwrap_or(path);
                 fields.leave_out(path, format!("{field}.{name}"));
             } else {
-                let why = format_args!("is not read here: {}", self.instead);
+                let why = format_args!("is not read here: {}", self.1);
                 fields.reject(format_args!("{path}.{name}"), why);
             }
         }
@@ -91,7 +81,7 @@ impl ImageMembers {
     /// Members with images that are not read.
     pub(super) fn others<'o>(&self, object: &'o JsonObject<'_>) -> impl Iterator<Item = &'o str> {
         let is_other = |(name, raw): &(&str, RawJson<'_>)| {
-            MEMBERS.contains(name) && !self.read.contains(name) && holds_image(name, *raw)
+            MEMBERS.contains(name) && !self.0.contains(name) && holds_image(name, *raw)
         };
         object.entries().filter(is_other).map(|(name, _)| name)
     }
@@ -99,20 +89,13 @@ impl ImageMembers {
 
 /// Whether the value of such a member can be an image: a text, a list or an object, with something in it.
 fn holds_image(name: &str, raw: RawJson<'_>) -> bool {
-    let has_type = || {
-        let source = fields::as_object(raw);
-        let kind = source.and_then(|source| source.text("type"));
-        kind.is_some_and(|kind| SOURCE_TYPES.contains(&&*kind))
-    };
-    match fields::json_type(raw) {
-        JsonType::String | JsonType::Array | JsonType::Object => {
-            let inside = raw
-                .get()
-                .trim_matches(['"', '[', ']', '{', '}', ' ', '\t', '\n', '\r']);
-            !inside.is_empty() && (name != "source" || has_type())
-        }
-        JsonType::Null | JsonType::Bool | JsonType::Number => false,
-    }
+    let kind = || fields::as_object(raw).and_then(|source| source.text("type"));
+    let is_source = || kind().is_some_and(|kind| SOURCE_TYPES.contains(&&*kind));
+    let inside = raw.get().strip_prefix(['"', '[', '{']).unwrap_or_default();
+    let is_empty = inside
+        .trim_matches(|c| " \t\r\n\"[]{}".contains(c))
+        .is_empty();
+    !is_empty && (name != "source" || is_source())
 }
 
 /// Where the data of an image is.
@@ -359,29 +342,6 @@ pub(crate) fn content_with(text: String, images: &[usize]) -> Value {
         Placed::Image(image) => image_part(image),
     });
     Value::Array(parts.collect())
-}
-
-/// A content as of [`content_with`] for a model that reads text only, in a message that clients send again with each request:
-/// a note stands in the place of each image.
-pub(crate) fn content_without(
-    fields: &mut Fields<'_>,
-    path: &str,
-    text: &str,
-    images: &[usize],
-) -> Value {
-    let field = path.split('[').next().unwrap_or(path);
-    if let Some(&first) = images.first() {
-        fields.leave_out_images(first, &format!("{field}.image"));
-    }
-    let mut content = Value::String(String::new());
-    for piece in place_images(text, &in_order(images)) {
-        let text = match piece {
-            Placed::Text(text) => text,
-            Placed::Image(_) => LEFT_OUT_IMAGE,
-        };
-        append_content(&mut content, Value::from(text));
-    }
-    content
 }
 
 /// Template text with images in it, as pieces of a prompt.

@@ -15,10 +15,7 @@ pub(crate) const ROLES: [&str; 5] = ["system", "developer", "user", "assistant",
 /// The role of results before `tool`.
 const FORMER_ROLE: &str = "function";
 /// Images of a message of chat completions.
-const IMAGES: ImageMembers = ImageMembers {
-    read: &[],
-    instead: "images are parts of content (image_url)",
-};
+const IMAGES: ImageMembers = ImageMembers(&[], "images are parts of content (image_url)");
 
 /// A conversation that grows by parts of messages.
 #[derive(Debug, Default)]
@@ -78,12 +75,7 @@ impl Conversation {
 
 /// Parses `messages`; errors are recorded in `fields`.
 pub(crate) fn parse_messages(fields: &mut Fields<'_>) -> Vec<Message> {
-    parse_messages_of(fields, chat_schema)
-}
-
-/// Parses `messages` whose contents have this schema; errors are recorded in `fields`.
-pub(crate) fn parse_messages_of(fields: &mut Fields<'_>, content: fn() -> Value) -> Vec<Message> {
-    let items = message_list(fields, || message_schema(Some(FORMER_ROLE), content()));
+    let items = message_list(fields, || message_schema(Some(FORMER_ROLE)));
     let items = items.unwrap_or_default().into_iter();
     items
         .enumerate()
@@ -108,16 +100,22 @@ pub(crate) fn message_list<'a>(
     items.filter(|items| !items.is_empty())
 }
 
-/// The schema of a message with a content of this schema.
-pub(crate) fn message_schema(former_role: Option<&str>, content: Value) -> Value {
+/// The schema of a message.
+pub(crate) fn message_schema(former_role: Option<&str>) -> Value {
     let roles: Vec<&str> = ROLES.into_iter().chain(former_role).collect();
     json!({"type": "object", "required": ["role"], "properties": {
-        "role": {"enum": roles}, "content": content,
+        "role": {"enum": roles}, "content": chat_schema(true),
     }})
 }
 
-/// The schema of a content of chat completions.
-pub(crate) fn chat_schema() -> Value {
+/// The schema of a content of chat completions, where images are read and where they are not.
+pub(crate) fn chat_schema(has_images: bool) -> Value {
+    let text = json!({"type": "object", "required": ["type", "text"], "properties": {
+        "type": {"enum": ["text", "input_text", "output_text"]}, "text": {"type": "string"},
+    }});
+    let refusal = json!({"type": "object", "required": ["type", "refusal"], "properties": {
+        "type": {"const": "refusal"}, "refusal": {"type": "string"},
+    }});
     let image = json!({"type": "object", "required": ["type", "image_url"], "properties": {
         "type": {"enum": ["image_url", "input_image"]},
         "image_url": {"anyOf": [{"type": "string"}, {
@@ -127,25 +125,12 @@ pub(crate) fn chat_schema() -> Value {
             },
         }]},
     }});
-    content_schema(Some(image))
-}
-
-/// The schema of a content of chat completions without images.
-pub(crate) fn text_schema() -> Value {
-    content_schema(None)
-}
-
-fn content_schema(image: Option<Value>) -> Value {
-    let text = json!({"type": "object", "required": ["type", "text"], "properties": {
-        "type": {"enum": ["text", "input_text", "output_text"]}, "text": {"type": "string"},
-    }});
-    let refusal = json!({"type": "object", "required": ["type", "refusal"], "properties": {
-        "type": {"const": "refusal"}, "refusal": {"type": "string"},
-    }});
-    let parts: Vec<Value> = [text, refusal].into_iter().chain(image).collect();
+    let parts = [text, refusal]
+        .into_iter()
+        .chain(has_images.then_some(image));
+    let part = json!({"anyOf": parts.collect::<Value>()});
     json!({"anyOf": [
-        {"type": "string"}, {"type": "null"},
-        {"type": "array", "items": {"anyOf": parts}, "maxItems": PARTS_MAX},
+        {"type": "string"}, {"type": "null"}, {"type": "array", "items": part, "maxItems": PARTS_MAX},
     ]})
 }
 

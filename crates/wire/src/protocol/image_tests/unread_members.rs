@@ -3,14 +3,12 @@
 use super::*;
 
 /// Members in which an API, a client or a server has images.
-const MEMBERS: [&str; 11] = [
+const MEMBERS: [&str; 9] = [
     "images",
     "image",
     "image_url",
-    "image_urls",
     "image_data",
     "multimodal_data",
-    "multi_modal_data",
     "attachments",
     "experimental_attachments",
     "files",
