@@ -4,6 +4,7 @@ use crate::embeddings_input::INPUTS_MAX;
 use crate::field_table::RERANK;
 use crate::fields::{self, Fields, RawJson};
 use crate::shared::generation_fields;
+use crate::shared::images::TEXT_ALONE;
 use generate::error::ApiError;
 use generate::request::{IgnoredFields, Priority};
 use serde_json::json;
@@ -83,6 +84,9 @@ fn read_documents(fields: &mut Fields<'_>) -> Vec<String> {
     };
     let mut documents = Vec::with_capacity(items.len());
     for (i, item) in items.iter().enumerate() {
+        if let Some(object) = fields::as_object(*item) {
+            TEXT_ALONE.reject_others(fields, &format!("{NAME}[{i}]"), &object, false);
+        }
         match document_text(*item) {
             Some(text) if !text.is_empty() => documents.push(text),
             Some(_) => fields.reject(format!("{NAME}[{i}]"), "must not be empty"),
@@ -141,6 +145,10 @@ mod tests {
                     "documents[1]: must be a string",
                     "documents[2]: must be a string",
                 ],
+            ),
+            (
+                r#"{"query": "q", "documents": [{"text": "a", "image": "data:,b"}, {"text": "a", "image": null}]}"#,
+                &["documents[0].image: is not read here: only text is"],
             ),
             (
                 r#"{"query": "q", "documents": ["a"], "top_n": 0}"#,

@@ -152,6 +152,8 @@ pub fn parse_apply_template(
 
 fn parse_conversation(fields: &mut Fields<'_>) -> ConversationRequest {
     let conversation = read_conversation(fields);
+    let texts = || json!({"items": {"properties": {"content": messages::chat_schema(false)}}});
+    fields.record("messages", texts);
     fields.reject_images(TEXT_MESSAGE);
     conversation
 }

@@ -11,6 +11,7 @@ use crate::shared::content_parts::{
     ContentPart, UI_ANSWERS, UI_PARTS, append_content, file_part, parse_part,
 };
 use crate::shared::generation_fields;
+use crate::shared::images::{ImageMembers, TEXT_ALONE};
 use crate::shared::messages::{self, message_list, text_message};
 use crate::shared::tool_calls::value_of_arguments;
 use crate::tool_definitions;
@@ -83,6 +84,11 @@ const COMPLETE_STATES: [&str; 6] = [
     "output-denied",
 ];
 
+/// Images of a message beside its parts.
+const IMAGES: ImageMembers = ImageMembers(&[ATTACHMENTS], "images are parts (file)");
+/// The files that the SDK had next to the parts before version 5.
+const ATTACHMENTS: &str = "experimental_attachments";
+
 /// Parses the conversation; errors are recorded in `fields`.
 pub(super) fn parse_messages(fields: &mut Fields<'_>) -> Vec<Message> {
     let items = message_list(fields, || {
@@ -123,6 +129,7 @@ fn add_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>, out: &mut 
                 add_content_part(fields, &format!("{path}.parts[{index}]"), raw, &mut content);
             }
             add_attachments(fields, path, &object, &mut content);
+            IMAGES.reject_others(fields, path, &object, false);
             out.push(Message {
                 content,
                 ..text_message(role, "")
@@ -134,6 +141,7 @@ fn add_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>, out: &mut 
                 step.add_part(fields, &format!("{path}.parts[{index}]"), raw, out);
             }
             step.finish(out);
+            TEXT_ALONE.reject_others(fields, path, &object, true);
         }
         _ => fields.reject(
             format!("{path}.role"),
@@ -165,10 +173,9 @@ fn append_part(out: &mut Value, part: Option<ContentPart>) {
     }
 }
 
-/// Appends the files that the SDK had next to the parts before version 5.
+/// Appends the files next to the parts.
 fn add_attachments(fields: &mut Fields<'_>, path: &str, message: &JsonObject<'_>, out: &mut Value) {
-    const NAME: &str = "experimental_attachments";
-    let Some(raw) = message.get(NAME) else {
+    let Some(raw) = message.get(ATTACHMENTS) else {
         return;
     };
     let files = fields::as_list(raw, PARTS_MAX);
@@ -176,10 +183,10 @@ fn add_attachments(fields: &mut Fields<'_>, path: &str, message: &JsonObject<'_>
         files.and_then(|files| files.into_iter().map(fields::as_object).collect());
     let Some(files) = files else {
         let why = format!("must be a list of at most {PARTS_MAX} files");
-        return fields.reject(format_args!("{path}.{NAME}"), why);
+        return fields.reject(format_args!("{path}.{ATTACHMENTS}"), why);
     };
     for (index, file) in files.iter().enumerate() {
-        let path = format!("{path}.{NAME}[{index}]");
+        let path = format!("{path}.{ATTACHMENTS}[{index}]");
         append_part(out, file_part(fields, &path, file, &UI_PARTS));
     }
 }

@@ -22,6 +22,7 @@ use crate::shared::content_parts::{
     ASSISTANT_BLOCKS, RESULT_BLOCKS, TEXT_BLOCKS, USER_BLOCKS, append_content, content,
     content_text, parse_part, required_string,
 };
+use crate::shared::images::ImageMembers;
 use crate::shared::messages::{Conversation, message_list};
 use crate::shared::timings::result_text;
 use crate::shared::tool_calls::{tool_input, value_of_arguments};
@@ -32,6 +33,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+
+/// Images of a message, and of the result of a tool.
+const IMAGES: ImageMembers = ImageMembers(&[], "images are blocks of content (image)");
 
 /// A parsed conversation.
 #[derive(Debug, Default)]
@@ -102,6 +106,7 @@ impl MessageConversation {
         if role != "assistant" {
             self.answer_image = None;
         }
+        IMAGES.reject_others(fields, path, &turn, role == "assistant");
         let path = format!("{path}.content");
         let Some(content) = turn.get("content") else {
             if role == "assistant" {
@@ -207,6 +212,7 @@ impl MessageConversation {
             fields.reject(format!("{path}.tool_use_id"), error_message);
             return None;
         }
+        IMAGES.reject_others(fields, path, block, false);
         let result = match block.get("content") {
             Some(raw) => content(fields, &format!("{path}.content"), raw, &RESULT_BLOCKS)?,
             None => Value::String(String::new()),

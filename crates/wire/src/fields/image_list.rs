@@ -56,6 +56,13 @@ impl Fields<'_> {
         Some(number)
     }
 
+    /// Leaves out the images from this number on, under this name.
+    pub(crate) fn leave_out_images(&mut self, first: usize, name: &str) {
+        for image in self.images.images.split_off(first) {
+            self.leave_out(&image.path, name.to_owned());
+        }
+    }
+
     /// The images, for the request.
     pub(crate) fn take_images(&mut self) -> Vec<ImagePart> {
         std::mem::take(&mut self.images.images)

@@ -4,6 +4,7 @@ use super::completion_request::{parse_params, parse_stream_options};
 use crate::field_table;
 use crate::fields::{self, Fields, OrReject, RawJson};
 use crate::request_parser::{ParseContext, ParsedBody};
+use crate::shared::images::TEXT_ALONE;
 use crate::tool_definitions;
 use generate::error::ApiError;
 use generate::infill_prompt::{
@@ -85,6 +86,7 @@ fn parse_file(fields: &mut Fields<'_>, path: &str, item: RawJson<'_>) -> Option<
         fields.reject(path, "must be an object with a text and perhaps a filename");
         return None;
     };
+    TEXT_ALONE.reject_others(fields, path, &object, false);
     let text =
         object
             .text("text")

@@ -4,9 +4,13 @@
 use crate::fields::{self, Fields, JsonObject};
 use crate::shared::content_parts::required_string;
 pub use crate::shared::images::MEDIA_MARKER;
-use crate::shared::images::{add_base64, parse_images};
+use crate::shared::images::{ImageMembers, add_base64, parse_images};
 use generate::request::{PARTS_MAX, Prompt, PromptPiece};
 use serde_json::{Value, json};
+
+/// Images of a prompt that is an object.
+const IMAGES: ImageMembers =
+    ImageMembers(&["multimodal_data"], "images are base64 in multimodal_data");
 
 /// The schema of a prompt with images.
 pub(super) fn schema() -> Value {
@@ -25,6 +29,7 @@ pub(super) fn parse(
     path: &str,
     object: &JsonObject<'_>,
 ) -> Option<Prompt> {
+    IMAGES.reject_others(fields, path, object, false);
     let text = required_string(fields, path, object, "prompt_string")?;
     let data = object.get("multimodal_data");
     let field = format!("{path}.multimodal_data");

@@ -8,7 +8,8 @@ use crate::request_parser::{ParseContext, ParsedBody};
 use crate::shared::content_parts::required_string;
 use crate::shared::generation_fields::{self, ollama_options};
 use crate::shared::images::{
-    Placed, content_with, images_schema, in_order, parse_images, pieces_with, place_images,
+    ImageMembers, LEFT_OUT_IMAGE, Placed, content_with, images_schema, in_order, parse_images,
+    pieces_with, place_images,
 };
 use crate::shared::keep_alive::keep_alive;
 use crate::shared::messages::{self, text_message};
@@ -27,6 +28,11 @@ use text::Message;
 /// Error message for unsupported features.
 pub const NOT_SUPPORTED: &str = "is not supported yet by this server";
 
+/// Images of a message.
+const IMAGES: ImageMembers = ImageMembers(&["images"], "images are base64 in images");
+/// Images of `options`.
+const OPTION_IMAGES: ImageMembers = ImageMembers(&[], "images stand next to the text");
+
 /// Parses the generation parameters: `options`, `logprobs` and `format`.
 pub fn generation_params(fields: &mut Fields<'_>, context: &ParseContext<'_>) -> GenerationParams {
     let mut params = fields.within("options", |options| {
@@ -36,6 +42,9 @@ pub fn generation_params(fields: &mut Fields<'_>, context: &ParseContext<'_>) ->
         generation_fields::check_min_tokens(options, &params);
         params
     });
+    if let Some(options) = fields.raw("options").and_then(fields::as_object) {
+        OPTION_IMAGES.reject_others(fields, "options", &options, false);
+    }
     generation_fields::parse_logprobs(fields, &mut params.sampling);
     if let Some(format) = &mut params.response_format {
         format.field = format!("options.{}", format.field);
@@ -142,10 +151,12 @@ pub fn parse_chat(
 }
 
 fn parse_messages(fields: &mut Fields<'_>) -> Vec<Message> {
-    fields.record(
-        "messages",
-        || json!({"items": messages::message_schema(None)}),
-    );
+    fields.record("messages", || {
+        let mut schema = messages::message_schema(None);
+        schema["properties"]["content"] = json!({"type": ["string", "null"]});
+        schema["properties"]["images"] = json!({"anyOf": [images_schema(), {"type": "null"}]});
+        json!({"items": schema})
+    });
     let items = fields.array("messages", MESSAGES_MAX).unwrap_or_default();
     items
         .into_iter()
@@ -159,16 +170,39 @@ fn parse_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Optio
     let (object, role) = messages::message_object(fields, path, raw, None)?;
     let content = object.get("content");
     let content = content.and_then(|_| required_string(fields, path, &object, "content"));
+    let is_answer = role.as_deref() == Some("assistant");
+    IMAGES.reject_others(fields, path, &object, is_answer);
     let rest = other_members(fields, path, &object);
     let images = match object.get("images") {
         Some(images) => parse_images(fields, &format!("{path}.images"), images),
         None => Vec::new(),
     };
+    let content = content.unwrap_or_default();
+    let content = match role.as_deref() {
+        // Clients send these again with each request, so an image must not end the conversation.
+        Some("tool" | "assistant") if fields.is_text_only() => {
+            content_without(fields, &content, &images)
+        }
+        _ => content_with(content, &images),
+    };
     Some(Message {
         rest,
-        content: content_with(content.unwrap_or_default(), &images),
+        content,
         ..messages::text_message(&role?, "")
     })
+}
+
+/// A content with a note in the place of each image, the last of the request so far, which are left out.
+fn content_without(fields: &mut Fields<'_>, text: &str, images: &[usize]) -> Value {
+    if let Some(&first) = images.first() {
+        fields.leave_out_images(first, "messages.image");
+    }
+    let pieces = place_images(text, &in_order(images)).into_iter();
+    let texts = pieces.map(|piece| match piece {
+        Placed::Text(text) => text,
+        Placed::Image(_) => LEFT_OUT_IMAGE,
+    });
+    Value::from(texts.collect::<Vec<_>>().join("\n"))
 }
 
 /// Further members of a message that chat templates read, under the names in those templates.

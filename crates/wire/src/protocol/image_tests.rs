@@ -1,5 +1,7 @@
 //! A request with images in each wire protocol: the messages or pieces for the prompt, and the paths of the images.
 
+mod unread_members;
+
 use super::*;
 use crate::derived_model::RequestedModel;
 use generate::model_handle::NO_ADAPTERS;
@@ -392,6 +394,38 @@ fn images_in_answers_are_left_out() {
             "{protocol:?}"
         );
     }
+}
+
+/// Images of Ollama's results and answers: a model that sees gets them, any other a note in their places, as in other APIs.
+#[test]
+fn images_of_results_in_ollama_do_not_end_a_conversation() {
+    let call = json!({"function": {"name": "f", "arguments": {}}});
+    let body = json!({"messages": [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": "b", "images": [DATA], "tool_calls": [call]},
+        {"role": "tool", "tool_name": "f", "content": "c[img-0]d", "images": [DATA, "no base64"]},
+    ]});
+    let note = "(an image, which this model cannot read)";
+    let request = parse(Protocol::OllamaChat, &body, false).expect("a request");
+    let want = [
+        "a".to_owned(),
+        format!("{note}\nb"),
+        format!("{note}\nc\n{note}\nd"),
+    ];
+    assert_eq!(contents(&request), want.map(Value::from));
+    assert!(request.images.is_empty());
+    let ignored = request.stream_options.ignored_fields;
+    assert_eq!(ignored.names(), Some("messages.image"));
+    let mut seen = body;
+    seen["messages"][2]["images"][1] = json!(URL);
+    let request = parse(Protocol::OllamaChat, &seen, true).expect("a request");
+    let want = [
+        json!("a"),
+        json!([image(0), text("b")]),
+        json!([image(2), text("c"), image(1), text("d")]),
+    ];
+    assert_eq!(contents(&request), want);
+    assert_eq!(request.stream_options.ignored_fields.names(), None);
 }
 
 #[test]

@@ -255,6 +255,52 @@ fn former_field_names_are_in_the_schemas() {
     );
 }
 
+/// Images in conversations: the document accepts what the parser accepts, in each body that has messages.
+#[test]
+fn schemas_of_messages_have_images_where_they_are_read() {
+    let url = "data:image/png;base64,AAAA";
+    let part =
+        |detail: &str| json!([{"type": "image_url", "image_url": {"url": url, "detail": detail}}]);
+    let messages = |content: Value| json!({"messages": [{"role": "user", "content": content}]});
+    let with_images =
+        |images: Value| json!({"messages": [{"role": "user", "content": "a", "images": images}]});
+    let text = json!([{"type": "text", "text": "a"}]);
+    for (name, body, is_accepted) in [
+        ("ChatRequest", messages(part("original")), true),
+        ("ChatRequest", messages(part("most")), false),
+        ("JobRequest", messages(part("high")), true),
+        ("ApplyTemplateRequest", messages(part("low")), true),
+        ("TokenizeRequest", messages(part("low")), false),
+        ("TokenizeRequest", messages(text.clone()), true),
+        ("OllamaChatRequest", messages(part("low")), false),
+        ("OllamaChatRequest", messages(text), false),
+        ("OllamaChatRequest", messages(json!(null)), true),
+        ("OllamaChatRequest", with_images(json!(["AAAA", url])), true),
+        ("OllamaChatRequest", with_images(json!(null)), true),
+        (
+            "OllamaChatRequest",
+            with_images(json!([{"url": url}])),
+            false,
+        ),
+    ] {
+        let request = REQUESTS.iter().find(|request| request.name == name);
+        let request = request.expect("a body");
+        let validator = jsonschema::validator_for(&request.schema()).expect("a schema");
+        assert_eq!(
+            validator.is_valid(&body),
+            is_accepted,
+            "schema of {name}: {body}"
+        );
+        assert_eq!(
+            problems(request, &body).is_empty(),
+            is_accepted,
+            "{name}: {body}"
+        );
+        let images = &request.schema()["properties"]["messages"]["items"]["properties"]["images"];
+        assert_eq!(images.is_null(), name != "OllamaChatRequest", "{name}");
+    }
+}
+
 /// The field tables as a reader sees them.
 const DOCUMENTATION: &str = include_str!("../../../../docs/request-fields.md");
 

@@ -15,9 +15,10 @@ use super::tools::ToolParser;
 use crate::fields::{self, Fields, JsonObject, OrReject, RawJson};
 use crate::request_parser::HistoryLookup;
 use crate::shared::content_parts::{
-    ContentPart, RESPONSES, RESPONSES_ANSWERS, RESPONSES_RESULTS, content, parse_part, parts_text,
-    required_string,
+    ContentPart, RESPONSES, RESPONSES_ANSWERS, RESPONSES_RESULTS, content, is_part, parse_part,
+    parts_text, required_string,
 };
+use crate::shared::images::ImageMembers;
 use crate::shared::messages::{Conversation, text_message};
 use crate::shared::timings::result_text;
 use crate::shared::tool_calls::{parse_arguments, value_of_arguments};
@@ -29,6 +30,12 @@ use text::Message;
 /// Error message for a list of items that were all left out.
 const NOTHING_LEFT_MESSAGE: &str = "has no item that this server can use: message, function_call, \
     function_call_output, custom_tool_call, custom_tool_call_output, additional_tools, reasoning, or a call with its output";
+
+/// Error message for a part that stands among the items.
+const PART_MESSAGE: &str = "is a part, not an item: it belongs in the content of a message";
+/// Images of a message, and of the output of a tool.
+const IMAGES: ImageMembers =
+    ImageMembers(&[], "images are parts of content and output (input_image)");
 
 /// The conversation parsed so far.
 #[derive(Debug, Default)]
@@ -158,6 +165,7 @@ impl ConversationBuilder {
                 return None;
             }
         };
+        IMAGES.reject_others(fields, path, item, role == "assistant");
         let path = format!("{path}.content");
         let types = match role {
             "assistant" => &RESPONSES_ANSWERS,
@@ -262,6 +270,7 @@ impl ConversationBuilder {
             fields.reject(format!("{path}.call_id"), error_message);
             return None;
         }
+        IMAGES.reject_others(fields, path, item, false);
         let path = format!("{path}.output");
         let result = match item.get("output") {
             Some(raw) => content(fields, &path, raw, &RESPONSES_RESULTS)?,
@@ -398,6 +407,7 @@ impl ConversationBuilder {
                     self.add_foreign_result(fields, path, id.into_owned(), result);
                 }
             }
+            _ if is_part(item, kind, &RESPONSES) => fields.reject(path, PART_MESSAGE),
             _ => leave_out(fields, &place),
         }
     }

@@ -146,6 +146,8 @@ fn check_ignored_fields(fields: &mut Fields<'_>) {
     for name in ["prompt_cache_key", "safety_identifier"] {
         fields.string(name);
     }
+    // Options about images, and no image.
+    fields.object("image");
     parse_metadata(fields);
 }
 

@@ -2,16 +2,23 @@
 //!
 //! A protocol has a [`PartTypes`] of the types that it knows; a type has the same meaning in all of them.
 
-use super::images::{self, FILE_IDS, STORED_MESSAGE, TEXT_MESSAGE};
+use super::images::{self, FILE_IDS, ImageMembers, STORED_MESSAGE, TEXT_MESSAGE};
 use crate::base64;
 use crate::fields::{self, Fields, JsonObject, JsonType, OrReject, RawJson};
 use generate::request::PARTS_MAX;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::borrow::Cow;
 
 /// Error message for a sound, a video or a file.
 const FILES_MESSAGE: &str =
     "only text: sound, video, and files without a text are not supported yet by this server";
+
+/// Images of a part that is a text, a sound or a file.
+const OF_TEXTS: ImageMembers = ImageMembers(&[], "an image is a part of its own");
+/// Images of a part that is a document.
+const OF_DOCUMENTS: ImageMembers = ImageMembers(&["source"], OF_TEXTS.1);
+/// Images of a part that is an image.
+const OF_IMAGES: ImageMembers = ImageMembers(&["image_url", "image", "source"], OF_TEXTS.1);
 
 /// A part of a message.
 #[derive(Debug, PartialEq)]
@@ -277,30 +284,6 @@ fn into_parts(content: Value) -> Vec<Value> {
     }
 }
 
-/// The schema of a content of chat completions.
-pub(crate) fn chat_schema() -> Value {
-    let part = json!({"anyOf": [
-        {"type": "object", "required": ["type", "text"], "properties": {
-            "type": {"enum": ["text", "input_text", "output_text"]}, "text": {"type": "string"},
-        }},
-        {"type": "object", "required": ["type", "refusal"], "properties": {
-            "type": {"const": "refusal"}, "refusal": {"type": "string"},
-        }},
-        {"type": "object", "required": ["type", "image_url"], "properties": {
-            "type": {"enum": ["image_url", "input_image"]},
-            "image_url": {"anyOf": [{"type": "string"}, {
-                "type": "object", "required": ["url"], "properties": {
-                    "url": {"type": "string", "description": "a data URL"},
-                    "detail": {"enum": ["low", "auto", "high"]},
-                },
-            }]},
-        }},
-    ]});
-    json!({"anyOf": [
-        {"type": "string"}, {"type": "null"}, {"type": "array", "items": part, "maxItems": PARTS_MAX},
-    ]})
-}
-
 /// Parses a list of parts. Errors are recorded in `fields`.
 fn parse_parts(
     fields: &mut Fields<'_>,
@@ -386,27 +369,47 @@ fn part_of_type(
     (part, kind): (&JsonObject<'_>, &str),
     types: &PartTypes,
 ) -> Option<ContentPart> {
+    image_members(part, kind).reject_others(fields, path, part, types.images == ImageRule::LeftOut);
     let text = match kind {
         "refusal" => required_string(fields, path, part, "refusal"),
         "tool_reference" => required_string(fields, path, part, "tool_name"),
         "search_result" => search_result_text(fields, path, part),
         "document" => document_text(fields, path, part),
-        "image"
-        | "image_url"
-        | "input_image"
-        | "computer_screenshot"
-        | "image-data"
-        | "image-url"
-        | "image-file-id"
-        | "image-file-reference" => {
-            return images::parse_image(fields, path, part, types);
-        }
+        kind if IMAGES.contains(&kind) => return images::parse_image(fields, path, part, types),
         kind if FILES.contains(&kind) => return file_part(fields, path, part, types),
         "input_audio" | "video_url" | "container_upload" => fields.no_value(path, FILES_MESSAGE),
         _ => required_string(fields, path, part, "text"),
     };
     text.map(ContentPart::Text)
 }
+
+/// The members with images of a part.
+fn image_members(part: &JsonObject<'_>, kind: &str) -> &'static ImageMembers {
+    let is_image = IMAGES.contains(&kind) || FILES.contains(&kind) && has_image_type(part);
+    match kind {
+        _ if is_image => &OF_IMAGES,
+        "document" => &OF_DOCUMENTS,
+        _ => &OF_TEXTS,
+    }
+}
+
+/// Whether an object is a part of one of these types, or another part with an image.
+pub(crate) fn is_part(object: &JsonObject<'_>, kind: &str, types: &PartTypes) -> bool {
+    let has_image = || has_image_type(object) || OF_TEXTS.others(object).next().is_some();
+    types.has_type(kind) || has_image()
+}
+
+/// Types of parts that are images.
+const IMAGES: [&str; 8] = [
+    "image",
+    "image_url",
+    "input_image",
+    "computer_screenshot",
+    "image-data",
+    "image-url",
+    "image-file-id",
+    "image-file-reference",
+];
 
 /// Types of parts that are files.
 const FILES: [&str; 8] = [

@@ -23,6 +23,20 @@ pub(super) const STORED_MESSAGE: &str =
     "names a file: files are not stored by this server: send image_url with a data URL";
 /// Members with the name of a file that the API's own server has.
 pub(super) const FILE_IDS: [&str; 3] = ["file_id", "fileId", "providerReference"];
+/// Members that hold images in one API or another, next to a text or in its place.
+const MEMBERS: [&str; 9] = [
+    "images",
+    "image",
+    "image_url",
+    "image_data",
+    "multimodal_data",
+    "attachments",
+    "experimental_attachments",
+    "files",
+    "source",
+];
+/// Types of `source`, which other objects may have, too.
+const SOURCE_TYPES: [&str; 3] = ["base64", "url", "file"];
 /// Error message for a `source` of another type.
 const SOURCE_TYPE_MESSAGE: &str = "must be base64, url or file";
 /// Error message for a part without an image.
@@ -35,6 +49,54 @@ const LIMITS: fn() -> Limits = || Limits {
     bytes_max: u64::MAX,
     ..Limits::default()
 };
+
+/// The members of an object in which images are read, and the way to send images, for the error message about another member.
+/// Each parser of messages, parts and items with a text asks for others, so that no image is left out without a word.
+pub(crate) struct ImageMembers(pub(crate) &'static [&'static str], pub(crate) &'static str);
+
+/// The members of a text that has no place for images.
+pub(crate) const TEXT_ALONE: ImageMembers = ImageMembers(&[], "only text is");
+
+impl ImageMembers {
+    /// Rejects images in members that are not read. Those of an earlier answer, which other servers give there, are left out
+    /// and named.
+    pub(crate) fn reject_others(
+        &self,
+        fields: &mut Fields<'_>,
+        path: &str,
+        object: &JsonObject<'_>,
+        is_answer: bool,
+    ) {
+        for name in self.others(object) {
+            if is_answer {
+                let field = path.split('[').next().unwrap_or(path);
+                fields.leave_out(path, format!("{field}.{name}"));
+            } else {
+                let why = format_args!("is not read here: {}", self.1);
+                fields.reject(format_args!("{path}.{name}"), why);
+            }
+        }
+    }
+
+    /// Members with images that are not read.
+    pub(super) fn others<'o>(&self, object: &'o JsonObject<'_>) -> impl Iterator<Item = &'o str> {
+        let is_other = |(name, raw): &(&str, RawJson<'_>)| {
+            MEMBERS.contains(name) && !self.0.contains(name) && holds_image(name, *raw)
+        };
+        object.entries().filter(is_other).map(|(name, _)| name)
+    }
+}
+
+/// Whether the value of such a member can be an image: a text, a list or an object, with something in it.
+fn holds_image(name: &str, raw: RawJson<'_>) -> bool {
+    let kind = || fields::as_object(raw).and_then(|source| source.text("type"));
+    let is_source = || kind().is_some_and(|kind| SOURCE_TYPES.contains(&&*kind));
+    let inside = raw.get().strip_prefix(['"', '[', '{']).unwrap_or_default();
+    let is_empty = inside
+        .trim_matches(|c| " \t\r\n\"[]{}".contains(c))
+        .is_empty();
+    !is_empty && (name != "source" || is_source())
+}
 
 /// Where the data of an image is.
 enum Source<'a> {
@@ -139,7 +201,7 @@ fn parse_detail(fields: &mut Fields<'_>, path: &str, part: &JsonObject<'_>) -> O
     detail.or_reject(
         fields,
         format_args!("{path}.{name}"),
-        "must be low, auto or high",
+        "must be low, auto, high or original",
     )
 }
 

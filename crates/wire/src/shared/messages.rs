@@ -2,9 +2,10 @@
 //! protocols share.
 
 use super::content_parts;
+use super::images::ImageMembers;
 use super::tool_calls;
 use crate::fields::{self, Fields, JsonObject, JsonType, OrReject, RawJson};
-use generate::request::{MESSAGES_MAX, Prompt};
+use generate::request::{MESSAGES_MAX, PARTS_MAX, Prompt};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use text::Message;
@@ -13,6 +14,8 @@ use text::Message;
 pub(crate) const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
 /// The role of results before `tool`.
 const FORMER_ROLE: &str = "function";
+/// Images of a message of chat completions.
+const IMAGES: ImageMembers = ImageMembers(&[], "images are parts of content (image_url)");
 
 /// A conversation that grows by parts of messages.
 #[derive(Debug, Default)]
@@ -101,8 +104,34 @@ pub(crate) fn message_list<'a>(
 pub(crate) fn message_schema(former_role: Option<&str>) -> Value {
     let roles: Vec<&str> = ROLES.into_iter().chain(former_role).collect();
     json!({"type": "object", "required": ["role"], "properties": {
-        "role": {"enum": roles}, "content": content_parts::chat_schema(),
+        "role": {"enum": roles}, "content": chat_schema(true),
     }})
+}
+
+/// The schema of a content of chat completions, where images are read and where they are not.
+pub(crate) fn chat_schema(has_images: bool) -> Value {
+    let text = json!({"type": "object", "required": ["type", "text"], "properties": {
+        "type": {"enum": ["text", "input_text", "output_text"]}, "text": {"type": "string"},
+    }});
+    let refusal = json!({"type": "object", "required": ["type", "refusal"], "properties": {
+        "type": {"const": "refusal"}, "refusal": {"type": "string"},
+    }});
+    let image = json!({"type": "object", "required": ["type", "image_url"], "properties": {
+        "type": {"enum": ["image_url", "input_image"]},
+        "image_url": {"anyOf": [{"type": "string"}, {
+            "type": "object", "required": ["url"], "properties": {
+                "url": {"type": "string", "description": "a data URL"},
+                "detail": {"enum": ["low", "auto", "high", "original", null]},
+            },
+        }]},
+    }});
+    let parts = [text, refusal]
+        .into_iter()
+        .chain(has_images.then_some(image));
+    let part = json!({"anyOf": parts.collect::<Value>()});
+    json!({"anyOf": [
+        {"type": "string"}, {"type": "null"}, {"type": "array", "items": part, "maxItems": PARTS_MAX},
+    ]})
 }
 
 /// Parses one message; errors are recorded in `fields`.
@@ -127,7 +156,7 @@ fn parse_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Optio
         rest.insert("tool_calls".to_owned(), calls);
     }
     let is_answer = role.as_deref() == Some("assistant");
-    expect_no_images(fields, path, &object, is_answer);
+    IMAGES.reject_others(fields, path, &object, is_answer);
     // Tools may return nothing.
     let may_be_silent = is_answer || matches!(role.as_deref(), Some("tool" | FORMER_ROLE));
     let (content, refusal) = (object.get("content"), object.get("refusal"));
@@ -162,25 +191,6 @@ fn parse_message(fields: &mut Fields<'_>, path: &str, raw: RawJson<'_>) -> Optio
         content,
         rest,
     })
-}
-
-/// Rejects Ollama's list of images next to the content, which has parts for them. The images of an earlier answer, which other
-/// servers give there, are left out.
-fn expect_no_images(
-    fields: &mut Fields<'_>,
-    path: &str,
-    message: &JsonObject<'_>,
-    is_answer: bool,
-) {
-    let images = message.get("images");
-    match images.filter(|images| !fields::is_empty_list(*images)) {
-        Some(_) if is_answer => fields.leave_out(path, "messages.images".to_owned()),
-        Some(_) => {
-            let why = "is not read here: images are parts of content";
-            fields.reject(format_args!("{path}.images"), why);
-        }
-        None => {}
-    }
 }
 
 /// The members and the role of a message; errors are recorded in `fields`.

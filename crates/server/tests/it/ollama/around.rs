@@ -33,6 +33,15 @@ fn refused() -> Vec<(&'static str, Value, u16, &'static str)> {
             400,
             "tools[0].function: must be an object",
         ),
+        (
+            CHAT,
+            chat(
+                &json!({"messages": [{"role": "user", "content": "a", "attachments": ["AAAA"]}]}),
+                &json!({}),
+            ),
+            400,
+            "messages[0].attachments: is not read here: images are base64 in images",
+        ),
         ("/api/show", json!({}), 400, "model: is required"),
         ("/api/show", json!({"model": "nobody"}), 404, "not found"),
         ("/api/pull", json!({"model": "x"}), 501, "not supported"),
@@ -65,6 +74,40 @@ fn error_before_the_first_line() {
         let error = told["error"].as_str().expect("a text");
         assert!(error.contains(words), "{path}: {error}");
     }
+}
+
+/// Promise (Images): agents send the images of results and earlier answers again, which does not end the conversation with a
+/// model that reads text only: they are left out, and named; an image of the user is an error.
+#[test]
+fn images_of_results_are_left_out_and_named() {
+    let rig = Rig::start();
+    let ask = |role: &str| {
+        let call = json!({"function": {"name": "f", "arguments": {}}});
+        let messages = json!([
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": role, "content": "b", "images": ["AAAA"]},
+            {"role": "user", "content": "c"},
+        ]);
+        post(
+            rig.addr,
+            CHAT,
+            &chat(&json!({"messages": messages}), &json!({})),
+        )
+    };
+    for role in ["tool", "assistant"] {
+        let reply = ask(role);
+        assert_eq!(reply.head.status, 200, "{role}: {}", reply.body);
+        let named = reply.head.get("x-millrace-ignored-fields");
+        assert_eq!(named, Some("messages.image"), "{role}");
+    }
+    let reply = ask("user");
+    assert_eq!(reply.head.status, 400, "{}", reply.body);
+    assert!(
+        reply.body.contains("messages[2].images[0]"),
+        "{}",
+        reply.body
+    );
 }
 
 #[test]

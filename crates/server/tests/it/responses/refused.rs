@@ -18,6 +18,10 @@ fn bad_items() -> Vec<(Value, &'static str)> {
         ),
         (json!({"input": [{"role": "user"}]}), "input[0].content"),
         (json!({"input": part}), "input[0].content[0]"),
+        (
+            json!({"input": [{"role": "user", "content": "a"}, part[0]["content"][0]]}),
+            "input[1]",
+        ),
         (json!({"input": [{"type": "compaction"}]}), "input"),
         (
             json!({"input": [{"type": "item_reference", "id": "x"}]}),

@@ -1,6 +1,7 @@
 //! Texts, images and files in parts of every protocol.
 
 use super::*;
+use serde_json::json;
 
 /// One pixel: 70 bytes of PNG.
 const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
@@ -150,7 +151,10 @@ fn detail_is_read_where_each_protocol_has_it() {
         r#"{"type": "image_url", "image_url": {"url": "data:,a", "detail": "most"}}"#,
         &CHAT,
     );
-    assert_eq!(message, "p.image_url.detail: must be low, auto or high");
+    assert_eq!(
+        message,
+        "p.image_url.detail: must be low, auto, high or original"
+    );
 }
 
 /// Promise (APIs): an image that cannot be read is a 400 that names the part, in the same words in every API.
