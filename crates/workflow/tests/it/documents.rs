@@ -245,11 +245,9 @@ fn inputs_are_coerced_bounded_and_all_asked_for() {
     assert_eq!(program.read("need", "0.5"), json!("0.5"));
 }
 
-/// Promise (Workflows): a workflow reads text only; what else is in a message is an error that names it, before a token is computed.
-#[test]
-fn conversation_with_more_than_text_is_refused() {
-    let mut bench = Bench::new(0.0);
-    let program = crate::support::compile(&json!({
+/// A program that reads a conversation, and lists of another one in steps of their own.
+fn reader_of_turns() -> Json {
+    json!({
         "name": "n",
         "return_value": "text",
         "inputs": [{"name": "turns", "type": "array"}, {"name": "nested", "type": "array", "default": []}],
@@ -261,7 +259,14 @@ fn conversation_with_more_than_text_is_refused() {
                 {"op": "format_chat", "input": "later", "output": "text"},
             ]},
         ],
-    }));
+    })
+}
+
+/// Promise (Workflows): a workflow reads text only; what else is in a message is an error that names it, before a token is computed.
+#[test]
+fn conversation_with_more_than_text_is_refused() {
+    let mut bench = Bench::new(0.0);
+    let program = crate::support::compile(&reader_of_turns());
     let turn = |content: Json| json!([{"role": "user", "content": content}]);
     let image = json!({"type": "image_url", "image_url": {"url": "data:,"}});
     let cases = [

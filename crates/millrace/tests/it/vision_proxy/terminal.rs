@@ -8,6 +8,11 @@ use std::io::Write;
 use std::process::{Output, Stdio};
 
 const LOCAL: &str = "millrace-mini-vision";
+/// The folder of this model.
+const HERE: (&str, &str) = (
+    "MILLRACE_MODELS_DIRECTORIES",
+    concat!(env!("CARGO_MANIFEST_DIR"), "/mini"),
+);
 
 /// A folder with the pictures of these tests.
 struct Pictures(Folder);
@@ -131,8 +136,6 @@ fn image_without_a_description_is_an_error_of_the_command() {
     let [model, address] = seer.variables();
     seer.reply(Reply::Status(500));
     let few = ("MILLRACE_VISION_PROXY_IMAGES_MAX", "1");
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/mini");
-    let here = ("MILLRACE_MODELS_DIRECTORIES", folder);
     let off = ["--no-vision", "--vision-proxy", LOCAL];
     let rows: [Refusal<'_>; 8] = [
         (
@@ -153,7 +156,7 @@ fn image_without_a_description_is_an_error_of_the_command() {
             &[],
             "models.named.millrace-mini.vision_proxy: there is no model \"nowhere\" here",
         ),
-        (&["red.png"], &[here], &off, "vision.proxy.model: "),
+        (&["red.png"], &[HERE], &off, "vision.proxy.model: "),
         (
             &["broken.bmp"],
             &[model, address],

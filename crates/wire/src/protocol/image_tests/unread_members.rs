@@ -27,6 +27,7 @@ type Place = (
 );
 
 /// Objects with a text in each protocol: messages, parts, results of tools, prompts, options.
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn places_of_texts() -> Vec<Place> {
     let of_role = |role: &str, content: Value| json!({"role": role, "content": content});
     let user = |content: Value| of_role("user", content);
