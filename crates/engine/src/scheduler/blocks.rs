@@ -1,7 +1,7 @@
 //! Blocks: which sequence's rows that see each other are computed in a step, and for how long.
 //!
 //! The pass over a block has stopped after each unit ([`model::AdvanceBlock`]), so a step computes as many units as fit its time
-//! ([`super::units`]). One block is under way at a time. The pass continues while its sequence waits for it; a sequence that ends,
+//! ([`super::units`]), or several at once where no decode waits. One block is under way at a time. The pass continues while its sequence waits for it; a sequence that ends,
 //! is parked or loses its pages leaves it to the next claim, and its own block begins anew. Positions count as computed when
 //! the last unit is done, but for the last row, which the sequence's next chunk computes: so nothing of an
 //! unfinished block gets into the prefix index, and the logits of a prompt that ends with an image come from a chunk.

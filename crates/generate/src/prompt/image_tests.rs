@@ -222,22 +222,31 @@ fn seen(text: &str) -> Vec<Message> {
     vec![message("user", json!([image_part(0), text_part(text)]))]
 }
 
+/// An image's own ratio, in patches of 4 pixels, of which 2 x 2 are a row.
+fn resized() -> Rule {
+    Rule::SmartResize(SmartResize {
+        patch: 4,
+        merge: 2,
+        pixels_min: 64,
+        pixels_max: 1 << 20,
+    })
+}
+
+/// An image's own ratio with at most 32 pixels an edge, with the same patches.
+fn longest() -> Rule {
+    Rule::LongestEdge(LongestEdge {
+        longest_edge: 32,
+        patch: 4,
+        merge: 2,
+    })
+}
+
 /// Promise (Images): rows and the texts around them are those of transformers' processors, which `tools/oracle/vision_prompts.py` asked;
 /// those of other families, and without a place in the template, are written here.
 #[test]
 #[expect(clippy::too_many_lines, reason = "one table")]
 fn prompts_are_those_of_transformers_processors() {
-    let resized = Rule::SmartResize(SmartResize {
-        patch: 4,
-        merge: 2,
-        pixels_min: 64,
-        pixels_max: 1 << 20,
-    });
-    let longest = Rule::LongestEdge(LongestEdge {
-        longest_edge: 32,
-        patch: 4,
-        merge: 2,
-    });
+    let (resized, longest) = (resized(), longest());
     let pinpoints = Rule::Pinpoints(Pinpoints {
         tile: 16,
         patch: 4,

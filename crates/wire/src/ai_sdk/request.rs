@@ -84,7 +84,7 @@ const COMPLETE_STATES: [&str; 6] = [
     "output-denied",
 ];
 
-/// Images of a message beside its parts.
+/// Images of a message next to its parts.
 const IMAGES: ImageMembers = ImageMembers(&[ATTACHMENTS], "images are parts (file)");
 /// The files that the SDK had next to the parts before version 5.
 const ATTACHMENTS: &str = "experimental_attachments";

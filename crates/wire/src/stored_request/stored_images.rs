@@ -37,7 +37,7 @@ pub struct SentUrl {
     pub url: Box<str>,
 }
 
-/// The images of one item, beside its JSON.
+/// The images of one item, next to its JSON.
 #[derive(Debug, Default, PartialEq)]
 pub struct ItemImages {
     /// Images that were taken out.

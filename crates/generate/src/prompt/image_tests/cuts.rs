@@ -143,17 +143,6 @@ fn marked(text: &str, image: usize, (open, close): (&str, &str)) -> Range<usize>
 
 /// Families with their templates, and the first and the last marks of an image, which has the number N.
 fn families() -> Vec<(ModelHandle, (&'static str, &'static str))> {
-    let resized = Rule::SmartResize(SmartResize {
-        patch: 4,
-        merge: 2,
-        pixels_min: 64,
-        pixels_max: 1 << 20,
-    });
-    let longest = Rule::LongestEdge(LongestEdge {
-        longest_edge: 32,
-        patch: 4,
-        merge: 2,
-    });
     let queries = || slices::slices(media::plan::SliceRows::Queries(3));
     let tile = "<fake_token_around_image><row_1_col_1>";
     let qwen = ("<|vision_start|>", "<|vision_end|>");
@@ -166,7 +155,7 @@ fn families() -> Vec<(ModelHandle, (&'static str, &'static str))> {
             model(SMOL_VLM, ImageMarks::Idefics3, tiles()),
             (tile, "<fake_token_around_image>"),
         ),
-        (model(QWEN, ImageMarks::Qwen, resized), qwen),
+        (model(QWEN, ImageMarks::Qwen, resized()), qwen),
         (model(CHATML, ImageMarks::Qwen, square()), qwen),
         (model(GEMMA3, ImageMarks::Gemma3, square()), gemma),
         (
@@ -174,7 +163,7 @@ fn families() -> Vec<(ModelHandle, (&'static str, &'static str))> {
             ("<|image>", "<image|>"),
         ),
         (
-            model(PIXTRAL, ImageMarks::Pixtral, longest),
+            model(PIXTRAL, ImageMarks::Pixtral, longest()),
             ("", "[IMG_END]"),
         ),
         (

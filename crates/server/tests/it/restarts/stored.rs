@@ -5,7 +5,7 @@
 //! Also held by `gateway/src/stored/response_store_tests.rs`, `gateway/src/stored/stored_snapshot.rs`.
 
 use super::copies::Journaled;
-use crate::support::named::{CHAT, RESUMABLE, call, chat, fake, get, kept, set_fields};
+use crate::support::named::{CHAT, RESUMABLE, call, chat, fake, get, kept, set_fields, stream_id};
 use crate::support::wait_until;
 use journal::Record;
 use serde_json::{Value, json};
@@ -185,11 +185,7 @@ fn durable_chat_completion_is_stored_after_a_restart() {
     let first = Journaled::gated("stored-durable", fake(), kept());
     let body = chat(&json!({"store": true, "metadata": {"a": "b"}, "n": 2}));
     let mut client = crate::support::named::send(&first.rig, "POST", CHAT, RESUMABLE, &body);
-    let stream = client
-        .head()
-        .get("x-stream-id")
-        .expect("a stream")
-        .to_owned();
+    let stream = stream_id(&client.head());
     wait_until("the answer begins", || {
         first.rig.gate.allow(1);
         first.shown_tokens(&stream) > 0
@@ -218,11 +214,7 @@ fn durable_completion_that_ended_before_its_snapshot_is_stored_after_a_restart()
     let first = Journaled::gated("stored-ended", fake(), kept());
     let body = chat(&json!({"store": true}));
     let mut client = crate::support::named::send(&first.rig, "POST", CHAT, RESUMABLE, &body);
-    let stream = client
-        .head()
-        .get("x-stream-id")
-        .expect("a stream")
-        .to_owned();
+    let stream = stream_id(&client.head());
     first.rig.gate.allow(5);
     wait_until("five tokens", || first.shown_tokens(&stream) == 5);
     let copy = first.copy().append(|_| Record::Ended {
